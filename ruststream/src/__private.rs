@@ -1,0 +1,7 @@
+//! What the output of `#[subscriber]` names. Not part of the public API: it may change in any release.
+
+pub use crate::broker::Delivery;
+pub use crate::handler::payload::{bytes, bytes_or_tombstone, json, json_or_tombstone};
+pub use crate::handler::{Context, FromDelivery, Handler, Requirements};
+pub use crate::outcome::{IntoOutcome, Outcome};
+pub use crate::subscription::{IntoSubscriber, ProcessingOrder, RetryPolicy, Subscriber};

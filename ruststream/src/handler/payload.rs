@@ -1,0 +1,46 @@
+//! How a payload becomes the first argument. `#[subscriber]` picks the function by the argument's type.
+
+use serde::Deserialize;
+
+use crate::Failure;
+use crate::broker::Delivery;
+
+/// A value, owned or borrowing from the payload. A tombstone does not decode: it was not asked for.
+#[inline]
+pub fn json<'m, T: Deserialize<'m>, D: Delivery>(delivery: &'m D) -> Result<T, Failure> {
+    decode(bytes(delivery)?)
+}
+
+/// A value, or `None` for a tombstone. JSON `null` is a value and goes to `T`.
+#[inline]
+pub fn json_or_tombstone<'m, T: Deserialize<'m>, D: Delivery>(delivery: &'m D) -> Result<Option<T>, Failure> {
+    delivery.payload().map(decode).transpose()
+}
+
+/// The raw bytes. A tombstone does not decode.
+#[inline]
+pub fn bytes<D: Delivery>(delivery: &D) -> Result<&[u8], Failure> {
+    delivery.payload().ok_or_else(tombstone)
+}
+
+/// The raw bytes, or `None` for a tombstone.
+#[inline]
+pub fn bytes_or_tombstone<D: Delivery>(delivery: &D) -> Result<Option<&[u8]>, Failure> {
+    Ok(delivery.payload())
+}
+
+#[inline]
+fn decode<'m, T: Deserialize<'m>>(payload: &'m [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(payload).map_err(undecodable::<T>)
+}
+
+#[cold]
+fn undecodable<T>(error: serde_json::Error) -> Failure {
+    let of = std::any::type_name::<T>();
+    Failure::undecodable(format!("the payload is not JSON of {of}: {error}"))
+}
+
+#[cold]
+fn tombstone() -> Failure {
+    Failure::undecodable("the payload is null (a tombstone): take Option<_> to accept that")
+}
