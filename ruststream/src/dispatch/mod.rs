@@ -1,0 +1,10 @@
+//! Driving handlers: the loop of a partition, the life of a subscription, and their counters.
+
+mod counters;
+mod lanes;
+mod partition;
+mod subscription;
+
+pub(crate) use counters::Counters;
+pub(crate) use partition::{PartitionEnd, Serving, serve};
+pub(crate) use subscription::{Start, SubscriptionEnd, run};

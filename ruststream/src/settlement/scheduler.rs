@@ -1,0 +1,271 @@
+//! Which delivery may start: order, concurrency, retry waits, drain.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
+
+use super::{Ticket, Verdict, Watermark};
+use crate::broker::Commit;
+use crate::subscription::ProcessingOrder;
+
+/// One question, "which deliveries must wait for which?", and the watermark that follows from the answers.
+///
+/// A delivery is asked for when [`admits`](Self::admits) says so, and given to [`deliver`](Self::deliver), which either
+/// returns it as a [`Job`] to start now or holds it behind its ordering group. A started job ends in exactly one of
+/// - [`pass`](Self::pass): settled by its first poll (nothing was kept for it);
+/// - [`open`](Self::open) at its first poll, and [`complete`](Self::complete) later.
+///
+/// [`next`](Self::next) yields jobs that may start because time passed or an ordering group became free; these are open
+/// already. `D` is whatever the driver keeps for a delivery.
+#[derive(Debug)]
+pub(crate) struct Scheduler<D> {
+    limits: Limits,
+    watermark: Watermark,
+    hasher: RandomState,
+    /// Busy ordering groups, each with what waits behind it. A group that is not here is free.
+    groups: HashMap<u64, VecDeque<Job<D>>>,
+    /// May start as soon as there is a handler place.
+    runnable: VecDeque<Job<D>>,
+    /// Retries by due time; the counter keeps equal times apart.
+    retries: BTreeMap<(Instant, u64), Job<D>>,
+    retried: u64,
+    /// Handlers open now.
+    running: usize,
+    /// Jobs held without a handler place: behind a group, runnable, or waiting for a retry.
+    held: usize,
+    draining: bool,
+    stopped: bool,
+}
+
+/// A delivery on its way through its handler.
+#[derive(Debug)]
+pub(crate) struct Job<D> {
+    pub(crate) ticket: Ticket,
+    /// From 1.
+    pub(crate) attempt: u32,
+    /// The ordering group; `None` waits for nothing.
+    group: Option<u64>,
+    pub(crate) delivery: D,
+}
+
+/// The bounds of one partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) ordering: ProcessingOrder,
+    /// Handlers open at once.
+    pub(crate) concurrency: usize,
+    /// Deliveries held without a handler place.
+    pub(crate) backlog: usize,
+    /// Deliveries between the position and the newest one: what a restart repeats.
+    pub(crate) span: usize,
+    /// What moves the position: outcomes, or the start of a handler.
+    pub(crate) commit: Commit,
+}
+
+/// The delivery that holds a partition's position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Blocking {
+    pub(crate) offset: i64,
+    /// How many deliveries are settled or open above it, itself included.
+    pub(crate) span: usize,
+}
+
+impl<D> Scheduler<D> {
+    pub(crate) fn new(limits: Limits, epoch: u64) -> Self {
+        Self {
+            limits,
+            watermark: Watermark::new(epoch),
+            hasher: RandomState::new(),
+            groups: HashMap::new(),
+            runnable: VecDeque::new(),
+            retries: BTreeMap::new(),
+            retried: 0,
+            running: 0,
+            held: 0,
+            draining: false,
+            stopped: false,
+        }
+    }
+
+    /// Whether a further delivery may be taken from the broker: back-pressure is not taking it.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        let place = match self.limits.ordering {
+            // One group: what waits, waits in the broker's own queue.
+            ProcessingOrder::Partition => self.running == 0 && self.held == 0,
+            ProcessingOrder::Key | ProcessingOrder::Unordered => {
+                self.running < self.limits.concurrency
+                    && self.runnable.is_empty()
+                    && self.held < self.limits.backlog
+                    && self.watermark.span() < self.limits.span
+            }
+        };
+        place && !self.draining && !self.stopped
+    }
+
+    /// Whether the ordering key of a delivery matters, so that the driver reads it only then.
+    #[inline]
+    pub(crate) fn needs_key(&self) -> bool {
+        self.limits.ordering == ProcessingOrder::Key
+    }
+
+    /// The ordering group of a key. Two keys may share one: they only wait for each other.
+    pub(crate) fn group(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Takes a delivery: returned to start now, or held behind its ordering group (`None`). No group waits for nothing.
+    #[inline]
+    pub(crate) fn deliver(&mut self, offset: i64, group: Option<u64>, delivery: D) -> Option<Job<D>> {
+        let job = Job { ticket: self.watermark.deliver(offset), attempt: 1, group, delivery };
+        match group {
+            Some(group) if self.groups.contains_key(&group) => {
+                self.hold(group, job);
+                None
+            }
+            _ => Some(job),
+        }
+    }
+
+    fn hold(&mut self, group: u64, job: Job<D>) {
+        self.watermark.open(job.ticket);
+        self.held += 1;
+        self.groups.entry(group).or_default().push_back(job);
+    }
+
+    /// The first poll of a delivered job settled it.
+    #[inline]
+    pub(crate) fn pass(&mut self, ticket: Ticket) {
+        self.watermark.pass(ticket);
+    }
+
+    /// The first poll of a delivered job did not settle it: it takes a handler place and its ordering group.
+    #[inline]
+    pub(crate) fn open(&mut self, ticket: Ticket, group: Option<u64>) {
+        self.running += 1;
+        if let Some(group) = group {
+            self.groups.entry(group).or_default();
+        }
+        match self.limits.commit {
+            Commit::Tracked => self.watermark.open(ticket),
+            Commit::Auto => self.watermark.pass(ticket),
+        }
+    }
+
+    /// Ends an open job.
+    pub(crate) fn complete(&mut self, job: Job<D>, verdict: &Verdict, now: impl FnOnce() -> Instant) {
+        self.running -= 1;
+        match verdict {
+            Verdict::Settle => {
+                self.release(job.group);
+                if self.limits.commit == Commit::Tracked {
+                    self.watermark.settle(job.ticket);
+                }
+            }
+            // Delivered again meanwhile: the newer copy is the one that counts.
+            Verdict::RetryAfter(_) if self.is_superseded(job.ticket) => self.release(job.group),
+            Verdict::RetryAfter(wait) if !self.draining && !self.stopped => {
+                self.retried += 1;
+                self.held += 1;
+                let again = Job { attempt: job.attempt.saturating_add(1), ..job };
+                self.retries.insert((now() + *wait, self.retried), again);
+            }
+            // Nothing is settled and the group stays taken: nothing behind it may overtake.
+            Verdict::RetryAfter(_) => {}
+            Verdict::Stop => {
+                self.stopped = true;
+                self.forget_held();
+            }
+        }
+    }
+
+    fn is_superseded(&mut self, ticket: Ticket) -> bool {
+        self.limits.commit == Commit::Tracked && !self.watermark.holds(ticket)
+    }
+
+    fn release(&mut self, group: Option<u64>) {
+        let Some(group) = group else { return };
+        let Some(waiting) = self.groups.get_mut(&group) else { return };
+        match waiting.pop_front() {
+            Some(next) => self.runnable.push_back(next),
+            None => {
+                self.groups.remove(&group);
+            }
+        }
+    }
+
+    /// A held job that may start now; it is open from here on.
+    #[inline]
+    pub(crate) fn next(&mut self, now: impl FnOnce() -> Instant) -> Option<Job<D>> {
+        if self.held == 0 || self.running >= self.limits.concurrency {
+            return None;
+        }
+        let job = self.due(now).or_else(|| self.runnable.pop_front())?;
+        self.held -= 1;
+        self.running += 1;
+        if self.limits.commit == Commit::Auto && job.attempt == 1 {
+            self.watermark.settle(job.ticket);
+        }
+        Some(job)
+    }
+
+    fn due(&mut self, now: impl FnOnce() -> Instant) -> Option<Job<D>> {
+        let first = self.retries.first_entry()?;
+        (first.key().0 <= now()).then(|| first.remove())
+    }
+
+    /// When [`next`](Self::next) may have something to start because time passed.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        if self.running >= self.limits.concurrency {
+            return None;
+        }
+        self.retries.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// No new starts: what is held is forgotten (and seen again by the next owner), what runs may finish.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+        self.forget_held();
+    }
+
+    fn forget_held(&mut self) {
+        self.retries.clear();
+        self.runnable.clear();
+        self.groups.values_mut().for_each(VecDeque::clear);
+        self.held = 0;
+    }
+
+    /// Whether nothing runs any more.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running == 0
+    }
+
+    /// How many handlers are open.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// The position to store, if it moved since the last call.
+    #[inline]
+    pub(crate) fn take_position(&mut self) -> Option<i64> {
+        self.watermark.take()
+    }
+
+    /// What holds the position, if anything does.
+    pub(crate) fn blocking(&self) -> Option<Blocking> {
+        let offset = self.watermark.blocking()?;
+        Some(Blocking { offset, span: self.watermark.span() })
+    }
+
+    /// How many settlements came too late to count.
+    pub(crate) fn late(&self) -> u64 {
+        self.watermark.late()
+    }
+}
+
+impl<D> Job<D> {
+    pub(crate) fn group(&self) -> Option<u64> {
+        self.group
+    }
+}
