@@ -1,0 +1,3 @@
+//! Tools for tests.
+
+pub mod contract;
