@@ -1,5 +1,6 @@
-//! Testing without a broker, and testing a broker.
+//! Testing a service without a broker, and testing a broker against the contract.
 
 mod app;
+pub mod contract;
 
 pub use app::TestApp;
