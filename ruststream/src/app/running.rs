@@ -85,6 +85,11 @@ impl Running {
         self.handle.stop();
     }
 
+    /// Whether the app has begun to stop: it was told to, or a subscription stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.handle.0.is_begun()
+    }
+
     /// A handle that stops the app from elsewhere.
     pub fn handle(&self) -> StopHandle {
         self.handle.clone()

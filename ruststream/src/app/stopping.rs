@@ -56,6 +56,11 @@ impl Stopping {
         self.0.begun.cancelled().await;
     }
 
+    /// Whether the stop has begun.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.0.begun.is_cancelled()
+    }
+
     /// When everything must be over.
     pub(crate) fn deadline(&self) -> Instant {
         *self.0.deadline.get_or_init(|| Instant::now() + self.0.timeout)

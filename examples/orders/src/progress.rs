@@ -1,0 +1,77 @@
+//! What a person sees: a bar where there is a terminal, plain lines elsewhere, a summary at the end.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use ruststream::{Report, SubscriptionReport};
+
+use crate::service::Billing;
+
+/// Shows how far the orders are.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    count: u64,
+    begun: Instant,
+    printed: Instant,
+}
+
+/// Without a terminal, a line this often.
+const LINE: Duration = Duration::from_secs(1);
+
+impl Progress {
+    /// Progress towards `count` orders; `u64::MAX` has no end.
+    pub(crate) fn new(count: u64) -> Self {
+        let now = Instant::now();
+        let bar = std::io::stderr().is_terminal().then(|| bar(count));
+        Self { bar, count, begun: now, printed: now }
+    }
+
+    /// Shows the state.
+    pub(crate) fn show(&mut self, billed: u64, report: &Report) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(billed);
+        } else if self.printed.elapsed() >= LINE {
+            self.printed = Instant::now();
+            let rate = billed as f64 / self.begun.elapsed().as_secs_f64();
+            let retried: u64 = report.subscriptions.iter().map(|subscription| subscription.retried).sum();
+            let of = if self.count == u64::MAX { String::new() } else { format!(" of {}", self.count) };
+            println!("billed {billed}{of}, {rate:.0}/s, {retried} retried");
+        }
+    }
+
+    /// Shows the last state.
+    pub(crate) fn finish(&self, billed: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(billed);
+            bar.abandon();
+        }
+    }
+}
+
+fn bar(count: u64) -> ProgressBar {
+    let (bar, template) = if count == u64::MAX {
+        (ProgressBar::new_spinner(), "{spinner} {human_pos} billed, {per_sec}")
+    } else {
+        (ProgressBar::new(count), "{bar:40} {human_pos}/{human_len} billed, {per_sec}, {eta} left")
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// The summary on standard output.
+pub(crate) fn summary(report: &Report, billing: &Billing) {
+    let (billed, cents) = (billing.billed(), billing.cents());
+    println!("billed    {billed} orders of this run, {}.{:02} in all", cents / 100, cents % 100);
+    for subscription in &report.subscriptions {
+        let SubscriptionReport { received, failed, retried, committed, .. } = subscription;
+        println!("received  {received}, failed {failed}, retried {retried}");
+        for position in committed {
+            println!("committed {}/{} at {}", position.topic, position.partition, position.offset);
+        }
+    }
+    let rate = billed as f64 / report.elapsed.as_secs_f64();
+    println!("in {:.1} s, {rate:.0} orders/s", report.elapsed.as_secs_f64());
+}
