@@ -1,4 +1,10 @@
-//! The `#[subscriber]` attribute.
-/// x
+//! The `#[subscriber]` attribute of `ruststream`. Use it through `ruststream`, which re-exports it.
+#![forbid(unsafe_code)]
+
+mod subscriber;
+
+/// Makes an async function a subscriber of a topic.
 #[proc_macro_attribute]
-pub fn subscriber(_: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream { item }
+pub fn subscriber(args: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    subscriber::subscriber(args.into(), &item.into()).into()
+}
