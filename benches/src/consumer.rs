@@ -1,0 +1,200 @@
+//! The consumers that are compared, each a process of its own.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use rdkafka::consumer::{Consumer, StreamConsumer};
+use rdkafka::message::Message;
+use ruststream::prelude::*;
+use ruststream::{BoxError, StopHandle};
+use ruststream_rdkafka::KafkaBroker;
+use tokio::sync::OnceCell;
+
+use crate::meter::{Measured, Meter};
+use crate::record::{BorrowedRecord, Record};
+
+/// What a consumer process is told.
+#[derive(Debug, Clone, Parser)]
+pub struct Args {
+    /// Who consumes.
+    pub mode: Mode,
+    /// The broker.
+    #[arg(long)]
+    pub servers: String,
+    /// The topic.
+    #[arg(long)]
+    pub topic: String,
+    /// How many records are in it.
+    #[arg(long)]
+    pub count: u64,
+    /// The first record waits this long (ms), so that everything is fetched before it is drained.
+    #[arg(long, default_value_t = 0)]
+    pub hold: u64,
+    /// `fetch.queue.backoff.ms`, the same for all.
+    #[arg(long, default_value_t = 10)]
+    pub backoff: u32,
+}
+
+/// Who consumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// A `#[subscriber]` service, tracked, ack each, owned field.
+    Service,
+    /// As `service`, borrowing from the payload.
+    ServiceBorrowed,
+    /// As `service`, raw bytes.
+    ServiceBytes,
+    /// As `service`, each handler pending once.
+    ServicePending,
+    /// As `service`, `Commit::Auto`.
+    ServiceAuto,
+    /// The loop that people write: `StreamConsumer::recv`, each offset stored after its record.
+    Raw,
+    /// The same loop, auto-commit.
+    RawAuto,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// What the handlers share.
+struct Bench {
+    meter: Meter,
+    stop: OnceCell<StopHandle>,
+}
+
+impl Bench {
+    #[inline]
+    fn hit(&self, id: u64) {
+        if self.meter.hit(id) {
+            self.end();
+        }
+    }
+
+    #[cold]
+    fn end(&self) {
+        if let Some(stop) = self.stop.get() {
+            stop.stop();
+        }
+    }
+}
+
+#[subscriber("bench")]
+async fn owned(record: Record, State(bench): State<'_, Arc<Bench>>) {
+    bench.hit(black_box(record).id);
+}
+
+#[subscriber("bench")]
+async fn borrowed(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>>) {
+    bench.hit(black_box(record).id);
+}
+
+#[subscriber("bench")]
+async fn bytes(payload: &[u8], State(bench): State<'_, Arc<Bench>>) {
+    // `{"id":1000000042,…`: the digits, so that the checksum holds without a decoder.
+    let digits = black_box(payload).get(6..16).unwrap_or_default();
+    bench.hit(digits.iter().fold(0, |id, digit| id * 10 + u64::from(digit - b'0')));
+}
+
+#[subscriber("bench")]
+async fn pending(record: Record, State(bench): State<'_, Arc<Bench>>) {
+    tokio::task::yield_now().await;
+    bench.hit(black_box(record).id);
+}
+
+/// Runs the consumer that the command line names, on a current-thread runtime, and prints what was measured.
+///
+/// # Errors
+///
+/// The consumer failed, or saw fewer records.
+pub fn main() -> Result<(), BoxError> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let measured = runtime.block_on(consume(&args))?;
+    println_json(&measured)
+}
+
+#[allow(clippy::print_stdout, reason = "the line is the program's result")]
+fn println_json(measured: &Measured) -> Result<(), BoxError> {
+    println!("{}", serde_json::to_string(measured)?);
+    Ok(())
+}
+
+async fn consume(args: &Args) -> Result<Measured, BoxError> {
+    let meter = Meter::new(args.count, Duration::from_millis(args.hold));
+    match args.mode {
+        Mode::Raw | Mode::RawAuto => raw(args, meter).await,
+        _ => service(args, meter).await,
+    }
+}
+
+/// A group that nobody used before.
+fn group(args: &Args) -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-{}", args.mode.name(), std::process::id(), since.as_nanos())
+}
+
+/// The client settings that all have in common.
+fn settings(args: &Args) -> Vec<(&'static str, String)> {
+    let mut settings = vec![("fetch.queue.backoff.ms", args.backoff.to_string())];
+    if args.hold > 0 {
+        settings.push(("queued.min.messages", "10000000".to_owned()));
+        settings.push(("queued.max.messages.kbytes", "2097151".to_owned()));
+    }
+    settings
+}
+
+async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
+    let mut kafka = KafkaBroker::new(&*args.servers).group(group(args));
+    for (key, value) in settings(args) {
+        kafka = kafka.set(key, value);
+    }
+    if args.mode == Mode::ServiceAuto {
+        kafka = kafka.commit(Commit::Auto);
+    }
+    let bench = Arc::new(Bench { meter, stop: OnceCell::new() });
+    let topic = &*args.topic;
+    let app = RustStream::new("bench").state(Arc::clone(&bench)).broker(kafka, |kafka| match args.mode {
+        Mode::ServiceBorrowed => kafka.mount(borrowed.topic(topic)),
+        Mode::ServiceBytes => kafka.mount(bytes.topic(topic)),
+        Mode::ServicePending => kafka.mount(pending.topic(topic)),
+        _ => kafka.mount(owned.topic(topic)),
+    });
+    let running = app.start().await?;
+    bench.stop.set(running.handle())?;
+    running.wait().await?;
+    bench.meter.measured()
+}
+
+async fn raw(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
+    let tracked = args.mode == Mode::Raw;
+    let mut config = rdkafka::ClientConfig::new();
+    config
+        .set("bootstrap.servers", &args.servers)
+        .set("group.id", group(args))
+        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.offset.store", (!tracked).to_string());
+    for (key, value) in settings(args) {
+        config.set(key, value);
+    }
+    let consumer: StreamConsumer = config.create()?;
+    consumer.subscribe(&[&args.topic])?;
+    loop {
+        let message = consumer.recv().await?;
+        let record: Record = serde_json::from_slice(message.payload().ok_or("a record without payload")?)?;
+        let last = meter.hit(black_box(record).id);
+        if tracked {
+            consumer.store_offset_from_message(&message)?;
+        }
+        if last {
+            break;
+        }
+    }
+    meter.measured()
+}

@@ -1,0 +1,139 @@
+//! What a measured consumer counts, and the line that it prints.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ruststream::BoxError;
+use serde::{Deserialize, Serialize};
+
+/// Counts records; reads clocks at the first and the last one.
+#[derive(Debug)]
+pub struct Meter {
+    count: u64,
+    hold: Duration,
+    seen: AtomicU64,
+    sum: AtomicU64,
+    marks: Mutex<(Option<Mark>, Option<Mark>)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: Instant,
+    cpu: Duration,
+    blocks: u64,
+}
+
+/// What a run measured: one line of JSON on standard output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Measured {
+    /// Records handled.
+    pub count: u64,
+    /// The sum of their ids.
+    pub sum: u64,
+    /// From the first record to the last.
+    pub seconds: f64,
+    /// CPU time of the whole process in that time, user and system.
+    pub cpu_seconds: f64,
+    /// Heap blocks that Rust code allocated in that time; 0 without the dhat allocator.
+    pub blocks: u64,
+}
+
+impl Measured {
+    /// Records a second.
+    pub fn rate(&self) -> f64 {
+        (self.count - 1) as f64 / self.seconds
+    }
+
+    /// CPU time of the whole process a record, in microseconds.
+    pub fn cpu_micros(&self) -> f64 {
+        self.cpu_seconds * 1e6 / (self.count - 1) as f64
+    }
+
+    /// Heap blocks a record.
+    pub fn blocks_each(&self) -> f64 {
+        self.blocks as f64 / (self.count - 1) as f64
+    }
+
+    /// Fails unless every record was seen once: by their number and the sum of their ids.
+    ///
+    /// # Errors
+    ///
+    /// It says what was seen instead.
+    pub fn check(self, count: u64) -> Result<Self, BoxError> {
+        let sum = crate::record::checksum(count);
+        if (self.count, self.sum) == (count, sum) {
+            return Ok(self);
+        }
+        let (seen, seen_sum) = (self.count, self.sum);
+        Err(format!("the run saw {seen} records with sum {seen_sum}, not {count} with sum {sum}: no figure").into())
+    }
+}
+
+impl Meter {
+    /// Expects `count` records. The first one waits for `hold`, blocking, so that the client has fetched everything.
+    pub fn new(count: u64, hold: Duration) -> Self {
+        Self { count, hold, seen: AtomicU64::new(0), sum: AtomicU64::new(0), marks: Mutex::default() }
+    }
+
+    /// One record was handled. `true` for the last one.
+    #[inline]
+    pub fn hit(&self, id: u64) -> bool {
+        let seen = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        self.sum.fetch_add(id, Ordering::Relaxed);
+        if seen == 1 {
+            self.first();
+        } else if seen == self.count {
+            self.last();
+        }
+        seen == self.count
+    }
+
+    #[cold]
+    fn first(&self) {
+        let until = Instant::now() + self.hold;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            std::thread::park_timeout(left);
+        }
+        if let Ok(mut marks) = self.marks.lock() {
+            marks.0 = Some(Mark::now());
+        }
+    }
+
+    #[cold]
+    fn last(&self) {
+        if let Ok(mut marks) = self.marks.lock() {
+            marks.1 = Some(Mark::now());
+        }
+    }
+
+    /// What was measured; call it when nothing is consumed any more.
+    ///
+    /// # Errors
+    ///
+    /// Fewer records came.
+    pub fn measured(&self) -> Result<Measured, BoxError> {
+        let (Some(first), Some(last)) = *self.marks.lock().map_err(|_| "the meter is poisoned")? else {
+            let seen = self.seen.load(Ordering::Relaxed);
+            return Err(format!("only {seen} of {} records came", self.count).into());
+        };
+        Ok(Measured {
+            count: self.seen.load(Ordering::Relaxed),
+            sum: self.sum.load(Ordering::Relaxed),
+            seconds: (last.at - first.at).as_secs_f64(),
+            cpu_seconds: last.cpu.saturating_sub(first.cpu).as_secs_f64(),
+            blocks: last.blocks - first.blocks,
+        })
+    }
+}
+
+impl Mark {
+    fn now() -> Self {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+        Self { at: Instant::now(), cpu, blocks: BLOCKS.get().map_or(0, |blocks| blocks()) }
+    }
+}
+
+/// How many heap blocks were allocated so far; set by the program that counts them.
+pub static BLOCKS: std::sync::OnceLock<fn() -> u64> = std::sync::OnceLock::new();
