@@ -160,7 +160,7 @@ fn steps(private: &TokenStream, function: &Function, names: &Names, arguments: &
             ::core::result::Result::Err(failure) => return #private::Outcome::Failed(failure),
         };
         #(
-            let #locals = match <#extractors as #private::FromDelivery<'m>>::from_delivery(delivery, cx) {
+            let #locals = match <#extractors as #private::FromDelivery<'_>>::from_delivery(delivery, cx) {
                 ::core::result::Result::Ok(value) => value,
                 ::core::result::Result::Err(failure) => return #private::Outcome::Failed(failure),
             };

@@ -75,7 +75,7 @@ impl Subscription for MemorySubscription {
 
     async fn close(self, deadline: Instant) -> Result<Vec<Committed>, Error> {
         self.shared.with_group(&self.group, |group, wakers| {
-            group.leave(self.member, deadline, wakers);
+            group.leave(self.member, Some(deadline), wakers);
         });
         wait::until(|waker| {
             self.shared.with_group(&self.group, |group, _| {

@@ -1,0 +1,6 @@
+use ruststream::subscriber;
+
+#[subscriber("orders")]
+async fn bill() {}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use ruststream::subscriber;
+
+#[subscriber("orders")]
+struct Bill;
+
+fn main() {
+    let _ = Bill;
+}

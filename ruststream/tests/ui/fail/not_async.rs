@@ -1,0 +1,8 @@
+use ruststream::subscriber;
+
+#[subscriber("orders")]
+fn bill(_order: u64) {}
+
+fn main() {
+    let _ = bill();
+}

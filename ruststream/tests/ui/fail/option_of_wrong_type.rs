@@ -1,0 +1,6 @@
+use ruststream::subscriber;
+
+#[subscriber("orders", concurrency = "8")]
+async fn bill(_order: u64) {}
+
+fn main() {}
