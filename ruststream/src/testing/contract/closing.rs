@@ -55,7 +55,7 @@ pub async fn close_ends_partitions_and_waits_for_their_drop(fixture: &impl Fixtu
     let Consumer {
         subscription,
         mut partitions,
-    } = accepted(&scene).await;
+    } = scene.subscribe_and_accept().await;
     let mut closing = Box::pin(subscription.close(scene.deadline()));
     for partition in &mut partitions {
         let end = tokio::select! {
@@ -157,19 +157,6 @@ pub async fn a_store_after_the_end_moves_nothing(fixture: &impl Fixture) {
         .within("what was stored too late comes again", reading)
         .await;
     scene.close(next).await;
-}
-
-/// A consumer that holds the topic's only partition.
-async fn accepted<F: Fixture>(scene: &Scene<'_, F>) -> Consumer<super::scene::SubscriptionOf<F>> {
-    let mut consumer = scene.subscribe().await;
-    let event = scene
-        .within("the partition is accepted", consumer.next(MANY))
-        .await;
-    scene.check(
-        matches!(event, Event::Accepted(0)),
-        &format!("the partition is accepted: {event}"),
-    );
-    consumer
 }
 
 /// The position that covers `seen` up to the one at `nth`.

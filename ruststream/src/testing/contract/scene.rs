@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, timeout};
 
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Event, MANY};
 use super::{Fixture, TestRecord};
 use crate::broker::{Broker, Committed, SubscribeRequest};
 
@@ -85,6 +85,19 @@ impl<'f, F: Fixture> Scene<'f, F> {
             Some(subscription) if subscriptions.is_empty() => Consumer::new(subscription),
             _ => self.fail("one request makes one subscription"),
         }
+    }
+
+    /// Subscribes, and accepts the topic's only partition.
+    pub(super) async fn subscribe_and_accept(&self) -> Consumer<SubscriptionOf<F>> {
+        let mut consumer = self.subscribe().await;
+        let event = self
+            .within("the partition is accepted", consumer.next(MANY))
+            .await;
+        self.check(
+            matches!(event, Event::Accepted(0)),
+            &format!("the partition is accepted, but: {event}"),
+        );
+        consumer
     }
 
     /// Closes, dropping each partition when it ends.
