@@ -110,8 +110,9 @@ impl<'f, F: Fixture> Scene<'f, F> {
         committed
     }
 
+    /// For a close: later than [`within`](Self::within) gives up, so that a close that needs its deadline is noticed.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.fixture.patience()
+        Instant::now() + 2 * self.fixture.patience()
     }
 
     pub(super) async fn within<T>(&self, what: &str, event: impl Future<Output = T>) -> T {
