@@ -1,5 +1,7 @@
 //! The memory broker keeps the contract, and lets a test see and move what a broker hides.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

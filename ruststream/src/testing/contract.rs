@@ -58,7 +58,7 @@ pub use closing::{
     close_returns_the_positions_that_were_committed, unsettled_deliveries_come_again,
 };
 pub use reading::{
-    a_batch_holds_at_most_max_deliveries, an_empty_partition_is_pending_and_wakes_for_a_record,
+    a_batch_grows_by_at_most_max_deliveries, an_empty_partition_is_pending_and_wakes_for_a_record,
     deliveries_of_a_partition_come_in_order, every_record_of_every_partition_comes_once,
     headers_keep_their_order_duplicates_and_nulls, null_and_empty_are_different_things,
 };
@@ -130,7 +130,7 @@ pub async fn contract_suite(fixture: &impl Fixture) {
     two_subscriptions_of_one_topic_in_one_group_are_a_problem(fixture).await;
     accept_is_cancel_safe(fixture).await;
     deliveries_of_a_partition_come_in_order(fixture).await;
-    a_batch_holds_at_most_max_deliveries(fixture).await;
+    a_batch_grows_by_at_most_max_deliveries(fixture).await;
     every_record_of_every_partition_comes_once(fixture).await;
     null_and_empty_are_different_things(fixture).await;
     headers_keep_their_order_duplicates_and_nulls(fixture).await;

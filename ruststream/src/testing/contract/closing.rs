@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Fixture;
@@ -52,29 +53,46 @@ pub async fn unsettled_deliveries_come_again(fixture: &impl Fixture) {
 /// When that is not so.
 pub async fn close_ends_partitions_and_waits_for_their_drop(fixture: &impl Fixture) {
     let scene = Scene::new(fixture, "close_ends_partitions_and_waits_for_their_drop", 1).await;
-    let Consumer {
-        subscription,
-        mut partitions,
-    } = accepted(&scene).await;
-    let mut closing = Box::pin(subscription.close(scene.deadline()));
-    for partition in &mut partitions {
-        let end = tokio::select! {
-            biased;
-            _ = &mut closing => scene.fail("`close` waits for the drop of the partition"),
-            end = scene.within("the partition ends", ended(partition)) => end,
-        };
-        scene.same(
-            &end,
-            &End::Closed,
-            "a partition ends with `Closed` when its subscription closes",
-        );
-        scene.same(&ended(partition).await, &End::Closed, "an end stays");
+    let consumer = scene.subscribe_and_accept().await;
+    let deadline = scene.deadline();
+    // Tasks of their own: nobody polls them unless the broker wakes them.
+    let mut draining = JoinSet::new();
+    for mut partition in consumer.partitions {
+        draining.spawn(async move { (ended(&mut partition).await, partition) });
     }
     scene
-        .not_yet("`close` waits for the drop of the partition", &mut closing)
+        .not_yet("an assignment has no end while it lasts", draining.join_next())
         .await;
-    drop(partitions);
-    let closed = scene.within("`close` returns after the drop", closing).await;
+    let mut closing = JoinSet::new();
+    closing.spawn(consumer.subscription.close(deadline));
+    let drained = scene
+        .within(
+            "`close` ends the partition, and wakes its task",
+            draining.join_next(),
+        )
+        .await;
+    let Some(Ok((end, mut partition))) = drained else {
+        scene.fail("`poll_end` does not panic");
+    };
+    scene.same(
+        &end,
+        &End::Closed,
+        "a partition ends with `Closed` when its subscription closes",
+    );
+    scene.same(&ended(&mut partition).await, &End::Closed, "an end stays");
+    scene
+        .not_yet("`close` waits for the drop of the partition", closing.join_next())
+        .await;
+    drop(partition);
+    let closed = scene
+        .within(
+            "the drop of the partition lets `close` return",
+            closing.join_next(),
+        )
+        .await;
+    let Some(Ok(closed)) = closed else {
+        scene.fail("`close` does not panic");
+    };
     scene.expect(closed, "`close` succeeds");
 }
 
@@ -157,19 +175,6 @@ pub async fn a_store_after_the_end_moves_nothing(fixture: &impl Fixture) {
         .within("what was stored too late comes again", reading)
         .await;
     scene.close(next).await;
-}
-
-/// A consumer that holds the topic's only partition.
-async fn accepted<F: Fixture>(scene: &Scene<'_, F>) -> Consumer<super::scene::SubscriptionOf<F>> {
-    let mut consumer = scene.subscribe().await;
-    let event = scene
-        .within("the partition is accepted", consumer.next(MANY))
-        .await;
-    scene.check(
-        matches!(event, Event::Accepted(0)),
-        &format!("the partition is accepted: {event}"),
-    );
-    consumer
 }
 
 /// The position that covers `seen` up to the one at `nth`.

@@ -179,7 +179,7 @@ fn batch_event<P: Partition>(read: Result<(), Error>, batch: &VecDeque<P::Delive
     Event::Batch(batch.iter().map(seen).collect())
 }
 
-fn seen(delivery: &impl Delivery) -> Seen {
+pub(super) fn seen(delivery: &impl Delivery) -> Seen {
     let headers = delivery.headers();
     let headers = headers
         .iter()

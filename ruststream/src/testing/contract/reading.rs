@@ -1,10 +1,14 @@
 //! What `poll_batch` and the deliveries promise.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+
 use tokio::task::JoinSet;
 
-use super::consumer::{Event, MANY, Seen};
+use super::consumer::{self, Event, MANY, Seen};
 use super::scene::Scene;
 use super::{Fixture, TestRecord};
+use crate::broker::Partition;
 
 /// Checks that the deliveries of a partition come in the order of publishing, with ascending offsets.
 ///
@@ -20,30 +24,32 @@ pub async fn deliveries_of_a_partition_come_in_order(fixture: &impl Fixture) {
     scene.close(consumer).await;
 }
 
-/// Checks that a batch is neither empty nor larger than asked for.
+/// Checks that `poll_batch` adds at least one and at most `max` deliveries to what its caller has already.
 ///
 /// # Panics
 ///
 /// When that is not so.
-pub async fn a_batch_holds_at_most_max_deliveries(fixture: &impl Fixture) {
+pub async fn a_batch_grows_by_at_most_max_deliveries(fixture: &impl Fixture) {
     const MAX: usize = 3;
-    let scene = Scene::new(fixture, "a_batch_holds_at_most_max_deliveries", 1).await;
+    let scene = Scene::new(fixture, "a_batch_grows_by_at_most_max_deliveries", 1).await;
     scene.publish_numbers(0, 10).await;
-    let mut consumer = scene.subscribe().await;
-    let mut seen = Vec::new();
-    let reading = async {
-        while seen.len() < 10 {
-            match consumer.next(MAX).await {
-                Event::Batch(batch) => {
-                    scene.check(batch.len() <= MAX, "a batch holds at most `max` deliveries");
-                    seen.extend(batch);
-                }
-                Event::Accepted(_) => {}
-                other => scene.fail(&format!("records are delivered, but: {other}")),
-            }
+    let mut consumer = scene.subscribe_and_accept().await;
+    let mut batch = VecDeque::new();
+    for partition in &mut consumer.partitions {
+        while batch.len() < 10 {
+            let before = batch.len();
+            let reading = poll_fn(|cx| partition.poll_batch(cx, MAX, &mut batch));
+            let read = scene.within("deliveries come", reading).await;
+            scene.expect(read, "a partition can be read");
+            let grown = batch.len().saturating_sub(before);
+            scene.check(
+                (1..=MAX).contains(&grown),
+                "a batch grows by at least one and at most `max` deliveries",
+            );
         }
-    };
-    scene.within("10 deliveries come", reading).await;
+    }
+    let seen: Vec<_> = batch.iter().map(consumer::seen).collect();
+    drop(batch);
     check_numbers(&scene, &seen, 0);
     scene.close(consumer).await;
 }
@@ -153,14 +159,7 @@ pub async fn headers_keep_their_order_duplicates_and_nulls(fixture: &impl Fixtur
 /// When that is not so.
 pub async fn an_empty_partition_is_pending_and_wakes_for_a_record(fixture: &impl Fixture) {
     let scene = Scene::new(fixture, "an_empty_partition_is_pending_and_wakes_for_a_record", 1).await;
-    let mut consumer = scene.subscribe().await;
-    let accepted = scene
-        .within("the partition is accepted", consumer.next(MANY))
-        .await;
-    scene.check(
-        matches!(accepted, Event::Accepted(0)),
-        &format!("the partition is accepted: {accepted}"),
-    );
+    let mut consumer = scene.subscribe_and_accept().await;
     scene
         .not_yet("an empty partition is pending", consumer.next(MANY))
         .await;

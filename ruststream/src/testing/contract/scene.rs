@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, timeout};
 
-use super::consumer::Consumer;
+use super::consumer::{Consumer, Event, MANY};
 use super::{Fixture, TestRecord};
 use crate::broker::{Broker, Committed, SubscribeRequest};
 
@@ -87,6 +87,19 @@ impl<'f, F: Fixture> Scene<'f, F> {
         }
     }
 
+    /// Subscribes, and accepts the topic's only partition.
+    pub(super) async fn subscribe_and_accept(&self) -> Consumer<SubscriptionOf<F>> {
+        let mut consumer = self.subscribe().await;
+        let event = self
+            .within("the partition is accepted", consumer.next(MANY))
+            .await;
+        self.check(
+            matches!(event, Event::Accepted(0)),
+            &format!("the partition is accepted, but: {event}"),
+        );
+        consumer
+    }
+
     /// Closes, dropping each partition when it ends.
     pub(super) async fn close(&self, consumer: Consumer<SubscriptionOf<F>>) -> Vec<Committed> {
         let closed = self
@@ -97,8 +110,9 @@ impl<'f, F: Fixture> Scene<'f, F> {
         committed
     }
 
+    /// For a close: later than [`within`](Self::within) gives up, so that a close that needs its deadline is noticed.
     pub(super) fn deadline(&self) -> Instant {
-        Instant::now() + self.fixture.patience()
+        Instant::now() + 2 * self.fixture.patience()
     }
 
     pub(super) async fn within<T>(&self, what: &str, event: impl Future<Output = T>) -> T {
