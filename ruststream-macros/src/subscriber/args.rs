@@ -49,13 +49,6 @@ impl Args {
             root,
         }
     }
-
-    pub(super) fn option(&self, name: &str) -> Option<&Expr> {
-        self.options
-            .iter()
-            .find(|(option, _)| option == name)
-            .map(|(_, value)| value)
-    }
 }
 
 struct Parsed<'e> {
