@@ -92,8 +92,8 @@ mod tests {
         });
         let text = expanded.to_string();
         let faults = text.matches("compile_error").count();
-        // retries, name, concurrency, async, unsafe, T, self, impl Send.
-        assert_eq!(faults, 8, "{text}");
+        // retries, name, concurrency, the topic, async, unsafe, T, self, impl Send.
+        assert_eq!(faults, 9, "{text}");
         for item in [
             "struct bill",
             "fn bill () ->",
