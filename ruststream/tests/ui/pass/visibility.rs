@@ -4,17 +4,17 @@
 use ruststream::{IntoSubscriber, Subscriber, subscriber};
 
 mod handlers {
-    use ruststream::subscriber;
+    use ruststream::{State, subscriber};
 
     #[subscriber("orders")]
     pub(crate) async fn bill(order: u64) {
         let _ = order;
     }
 
-    pub mod nested {
+    mod nested {
         use ruststream::{State, subscriber};
 
-        pub(crate) struct Rates(pub(crate) f64);
+        pub(super) struct Rates(pub(super) f64);
 
         #[subscriber("orders")]
         pub(in crate::handlers) async fn audit(order: u64, State(rates): State<'_, Rates>) {
@@ -28,17 +28,23 @@ mod handlers {
         }
     }
 
-    pub(crate) fn all() -> (ruststream::Subscriber<nested::audit>, ruststream::Subscriber<nested::count>) {
+    pub(crate) fn mounted() {
+        let _ = (nested::audit(), nested::count());
         let _ = nested::audit::body(1, State(&nested::Rates(0.2)));
         let _ = nested::count::body(1);
-        (nested::audit(), nested::count())
     }
-
-    use ruststream::State;
 }
 
 #[subscriber("orders")]
 async fn private(order: u64) {
+    let _ = order;
+}
+
+/// The state is nobody's business, and the subscriber is public all the same.
+struct Secret;
+
+#[subscriber("orders")]
+pub async fn public(order: u64, _: ruststream::State<'_, Secret>) {
     let _ = order;
 }
 
@@ -51,6 +57,8 @@ fn main() {
     }
 
     let bill: Subscriber<bill> = bill.concurrency(8);
-    let _ = handlers::bill::body(1);
-    let _ = (bill, handlers::all(), private(), private::body(1), local(), local::body(1));
+    let _ = (bill, private(), local(), public());
+    let _ = (handlers::bill::body(1), private::body(1), local::body(1));
+    let _ = public::body(1, ruststream::State(&Secret));
+    handlers::mounted();
 }
