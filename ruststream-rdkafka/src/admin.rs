@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::types::RDKafkaErrorCode;
 use ruststream::Problem;
 use ruststream::broker::SubscribeRequest;
@@ -20,6 +23,9 @@ use crate::native::{Client, Code};
 
 /// How many partitions each topic has.
 pub(crate) type Partitions = BTreeMap<String, usize>;
+
+/// What the cluster said about each topic.
+type Answers = BTreeMap<String, Result<usize, Code>>;
 
 /// Looks every requested topic up.
 ///
@@ -35,35 +41,29 @@ pub(crate) async fn partitions(
 ) -> Result<Partitions, Vec<Problem>> {
     let topics: BTreeSet<String> = requests.iter().map(|request| request.topic.clone()).collect();
     let config = settings.probe();
-    let ask = move || -> Result<Vec<(String, Result<usize, Code>)>, String> {
-        let client = Client::new(&config, keep)?;
-        let mut answers = Vec::new();
+    let ask = move || -> Result<Answers, Silence> {
+        let client = Client::new(&config, keep).map_err(Silence::Unusable)?;
+        let mut answers = Answers::new();
         for topic in topics {
             let Ok(name) = CString::new(topic.clone()) else {
-                answers.push((topic, Err(Code::from_number(INVALID_TOPIC))));
+                answers.insert(topic, Err(Code::from_number(INVALID_TOPIC)));
                 continue;
             };
             let answer = client.partitions(&name, deadline.saturating_duration_since(Instant::now()));
             if answer.is_err_and(is_unreachable) {
-                return Err(answer.err().map(|code| code.to_string()).unwrap_or_default());
+                return Err(Silence::Unreachable(
+                    answer.err().map(|code| code.to_string()).unwrap_or_default(),
+                ));
             }
-            answers.push((topic, answer));
+            answers.insert(topic, answer);
         }
         Ok(answers)
     };
-    let unreachable = |reason: String| {
-        let message = format!(
-            "no broker answered ({reason}): check the address, that it is running, and the security settings"
-        );
-        vec![Problem::new(broker, message)]
-    };
     // A little more than the call's own timeout, so that its own words are reported.
-    let answers = match blocking("metadata", deadline + SLACK, ask).await {
-        Ok(Ok(answers)) => answers,
-        Ok(Err(reason)) => return Err(unreachable(reason)),
-        Err(error) => return Err(unreachable(error.to_string())),
-    };
-    let answers: BTreeMap<String, Result<usize, Code>> = answers.into_iter().collect();
+    let asked = blocking("metadata", deadline + SLACK, ask).await;
+    let answers = asked
+        .unwrap_or_else(|error| Err(Silence::Unreachable(error.to_string())))
+        .map_err(|silence| vec![Problem::new(broker, silence.to_string())])?;
     let problems: Vec<Problem> = requests
         .iter()
         .filter_map(|request| {
@@ -81,8 +81,27 @@ pub(crate) async fn partitions(
     }
 }
 
+/// Why nothing is known about any topic.
+enum Silence {
+    /// The settings cannot make a client.
+    Unusable(String),
+    Unreachable(String),
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unusable(reason) => write!(f, "librdkafka refuses the settings together: {reason}"),
+            Self::Unreachable(reason) => write!(
+                f,
+                "no broker answered ({reason}): check the address, that it is running, and the security settings"
+            ),
+        }
+    }
+}
+
 /// How much longer than the call's own timeout its thread may take.
-const SLACK: std::time::Duration = std::time::Duration::from_millis(250);
+const SLACK: Duration = Duration::from_millis(250);
 
 /// Kafka's code for a topic that cannot exist.
 const INVALID_TOPIC: i32 = 17;
@@ -139,7 +158,9 @@ pub(crate) async fn create(
     partitions: u16,
     deadline: Instant,
 ) -> Result<(), String> {
-    let (config, topic, handle) = (settings.probe(), topic.to_owned(), Handle::current());
+    let (mut config, topic, handle) = (settings.probe(), topic.to_owned(), Handle::current());
+    // The admin client is a producer inside, and would warn about each property of a consumer.
+    config.set_log_level(RDKafkaLogLevel::Error);
     let call = move || -> Result<(), String> {
         let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
         let wanted = NewTopic::new(

@@ -38,10 +38,13 @@ use crate::{admin, env};
 pub struct KafkaBroker {
     given: Given,
     connect_timeout: Duration,
-    embedded: Option<Result<Arc<EmbeddedCluster>, String>>,
+    embedded: Option<Embedded>,
     /// Owns the control task of each client.
     tasks: TaskTracker,
 }
+
+/// The embedded cluster, or why it did not start.
+type Embedded = Result<Arc<EmbeddedCluster>, String>;
 
 /// Where to start in a partition for which the group has no committed position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

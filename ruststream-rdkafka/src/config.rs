@@ -153,12 +153,11 @@ impl Settings {
         config
     }
 
-    /// The configuration of a client that only asks: the same without everything that belongs to a group.
+    /// The configuration of a client that only asks: the same, so that it contradicts itself where a consumer would, but
+    /// in no group.
     pub(crate) fn probe(&self) -> ClientConfig {
         let mut config = self.client();
-        for key in self.properties.keys().filter(|key| is_of_group(key)) {
-            config.remove(key);
-        }
+        config.remove("group.instance.id");
         config
     }
 
@@ -195,14 +194,6 @@ pub(crate) fn is_secret(key: &str) -> bool {
 /// A property as it may be shown.
 pub(crate) fn shown<'v>(key: &str, value: &'v str) -> &'v str {
     if is_secret(key) { "***" } else { value }
-}
-
-fn is_of_group(key: &str) -> bool {
-    key.starts_with("group.")
-        || matches!(
-            key,
-            "partition.assignment.strategy" | "session.timeout.ms" | "heartbeat.interval.ms"
-        )
 }
 
 fn is_next_generation(set: &BTreeMap<&str, &str>) -> bool {
@@ -322,7 +313,7 @@ fn refused_by_librdkafka(set: &BTreeMap<&str, &str>) -> Vec<String> {
                     Some(format!("`{key}` has a value that librdkafka refuses"))
                 }
                 KafkaError::ClientConfig(_, text, ..) => {
-                    Some(format!("`{key}={value}` is refused by librdkafka: {text}"))
+                    Some(format!("`{key}` is refused by librdkafka: {text}"))
                 }
                 other => Some(format!("`{key}` is refused by librdkafka: {other}")),
             }

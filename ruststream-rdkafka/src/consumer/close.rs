@@ -26,6 +26,10 @@ const CLOSED: Duration = Duration::from_millis(10);
 impl Control {
     /// Leaves the group by `deadline`, and says which positions the broker confirmed.
     pub(super) async fn leave(&mut self, deadline: Instant) -> Result<Vec<Committed>, String> {
+        // Its partitions were not dropped in time: the answer cannot wait any longer.
+        if let Some(revoking) = self.revoking.take() {
+            self.give_back(revoking, deadline).await;
+        }
         let held: Vec<_> = self
             .assigned
             .iter()

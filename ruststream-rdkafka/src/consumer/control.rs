@@ -62,17 +62,13 @@ pub(super) const CALL: Duration = Duration::from_secs(30);
 
 impl Control {
     /// A control task for `client`, and the seats of its subscriptions, in the order of `topics`.
-    ///
-    /// # Errors
-    ///
-    /// The client has no group.
     pub(super) fn new(
         client: Arc<Client>,
+        queue: ControlQueue,
         group: &str,
         settings: &Settings,
         topics: Vec<Topic>,
-    ) -> Result<(Self, Vec<Seat>), String> {
-        let queue = ControlQueue::new(&client).ok_or("the client has no consumer queue")?;
+    ) -> (Self, Vec<Seat>) {
         let group = Arc::new(Group::new(group, topics.len()));
         let (sender, outcome) = watch::channel(None);
         let seats: Vec<Seat> = topics
@@ -109,7 +105,7 @@ impl Control {
             outcome: sender,
             tick,
         };
-        Ok((control, seats))
+        (control, seats)
     }
 
     /// Subscribes, serves until every subscription is closed, leaves the group.
@@ -236,16 +232,16 @@ impl Control {
     fn note_error(&mut self, code: Code, text: &str, fatal: bool, topic: Option<&str>) {
         let group = self.group.name();
         match code.known() {
+            Some(E::GroupAuthorizationFailed) => {
+                self.fail(format!(
+                    "not allowed to join ({text}): grant this user `Read` on the group"
+                ));
+            }
             _ if fatal => {
                 tracing::error!(group, %code, text, "the client has failed for good");
                 self.fail(format!(
                     "the client failed for good ({text}): restart the service{}",
                     hint(code)
-                ));
-            }
-            Some(E::GroupAuthorizationFailed) => {
-                self.fail(format!(
-                    "not allowed to join ({text}): grant this user `Read` on the group"
                 ));
             }
             Some(E::TopicAuthorizationFailed) => {
@@ -268,7 +264,7 @@ impl Control {
                 );
             }
             _ => {
-                tracing::warn!(group, %code, topic, text, "the client reports an error, it goes on by itself")
+                tracing::warn!(group, %code, topic, text, "the client reports an error, it goes on by itself");
             }
         }
     }
@@ -276,8 +272,8 @@ impl Control {
     /// Ends everything: the client is of no use any more.
     pub(super) fn fail(&mut self, reason: String) {
         for assignment in self.assigned.values() {
+            assignment.detach(); // first: who hears that it is lost must not be able to store
             assignment.end(End::Lost);
-            assignment.detach();
         }
         for seat in &self.seats.0 {
             seat.inbox.fail(&reason);
@@ -334,7 +330,7 @@ fn drain_end(deadline: Instant) -> Instant {
 
 fn hint(code: Code) -> &'static str {
     match code.known() {
-        Some(E::FencedInstanceId | E::Fenced) => {
+        Some(E::FencedInstanceId | E::Fenced | E::UnreleasedInstanceId) => {
             ", and see that no other process has the same `group.instance.id`"
         }
         _ => "",

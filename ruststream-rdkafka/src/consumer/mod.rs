@@ -27,6 +27,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::Control;
 pub use partition::KafkaPartition;
 use ruststream::Problem;
 use ruststream::broker::SubscribeRequest;
@@ -38,7 +39,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::Partitions;
 use crate::blocking::blocking;
 use crate::config::{self, Settings};
-use crate::native::Client;
+use crate::native::{Client, ControlQueue};
 
 /// What a client keeps alive while it lives.
 type Keep = Option<Arc<dyn Any + Send + Sync>>;
@@ -145,7 +146,8 @@ async fn start_group(
             drain_timeout: request.drain_timeout,
         });
     }
-    let (control, seats) = control::Control::new(client, &plan.group, settings, topics)?;
+    let queue = ControlQueue::new(&client).ok_or("the client has no consumer queue")?;
+    let (control, seats) = Control::new(client, queue, &plan.group, settings, topics);
     let subscriptions = plan
         .requests
         .into_iter()

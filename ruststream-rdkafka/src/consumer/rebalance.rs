@@ -34,6 +34,9 @@ impl Rebalance {
     }
 }
 
+/// The queues that were split off for an assignment.
+type Queues = Vec<(Key, Option<PartitionQueue>)>;
+
 /// A revocation whose partitions drain.
 pub(super) struct Revoking {
     /// What the answer names.
@@ -58,8 +61,8 @@ impl Revoking {
         self.lost = true;
         self.until = self.until.min(Instant::now() + GRACE);
         for assignment in &self.assignments {
+            assignment.detach(); // first: who hears that it is lost must not be able to store
             assignment.end(End::Lost);
-            assignment.detach();
         }
     }
 }
@@ -76,7 +79,7 @@ impl Control {
                     self.revoking = Some(revoking);
                     return;
                 }
-                self.give_back(revoking).await;
+                self.give_back(revoking, Instant::now() + CALL).await;
             } else {
                 match self.waiting.pop_front() {
                     Some(Rebalance::Assign(partitions)) => self.assign(partitions).await,
@@ -99,7 +102,7 @@ impl Control {
         let protocol = self.protocol;
         let answer = move |client: &Arc<Client>| {
             // Before the answer: fetching starts with it, and records must find their queue.
-            let queues: Vec<(Key, Option<PartitionQueue>)> = wanted
+            let queues: Queues = wanted
                 .into_iter()
                 .map(|(key, topic)| (key, PartitionQueue::new(client, &topic, key.1)))
                 .collect();
@@ -164,7 +167,6 @@ impl Control {
             .max();
         let until = Instant::now() + drain.unwrap_or_default() + GRACE;
         for (key, assignment) in keys.iter().zip(&assignments) {
-            assignment.end(End::Revoked);
             if let Some(seat) = self.seats.0.get(key.0) {
                 seat.inbox.retract(assignment);
             }
@@ -175,10 +177,15 @@ impl Control {
             keys,
             assignments,
             until,
-            lost: false,
+            lost,
         };
         if lost {
             revoking.lose();
+        } else {
+            revoking
+                .assignments
+                .iter()
+                .for_each(|assignment| assignment.end(End::Revoked));
         }
         tracing::debug!(
             group = self.group.name(),
@@ -190,7 +197,7 @@ impl Control {
     }
 
     /// Takes what is left from its holders, and answers.
-    pub(super) async fn give_back(&mut self, revoking: Revoking) {
+    pub(super) async fn give_back(&mut self, revoking: Revoking, deadline: Instant) {
         for (key, assignment) in revoking.keys.iter().zip(&revoking.assignments) {
             self.abandon(*key, assignment);
             if revoking.lost {
@@ -199,7 +206,7 @@ impl Control {
         }
         let protocol = self.protocol;
         let answer = move |client: &Arc<Client>| revoking.asked.answer(client, protocol);
-        match self.call("unassign", Instant::now() + CALL, answer).await {
+        match self.call("unassign", deadline, answer).await {
             Ok(Ok(())) => {}
             Ok(Err((_, text))) => self.fail(format!("a revocation was refused: {text}")),
             Err(error) => self.fail(error.to_string()),

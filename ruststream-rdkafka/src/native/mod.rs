@@ -10,6 +10,8 @@
 mod client;
 mod code;
 mod event;
+#[cfg(all(test, feature = "embedded"))]
+mod issue_4844;
 mod list;
 mod log;
 mod message;

@@ -24,7 +24,7 @@ pub(crate) const READ: usize = 64;
 
 /// A queue handle with an edge callback.
 struct Queue {
-    queue: NonNull<rd_kafka_queue_t>,
+    raw: NonNull<rd_kafka_queue_t>,
     wake: Arc<Wake>,
     client: Arc<Client>,
 }
@@ -36,15 +36,15 @@ unsafe impl Sync for Queue {}
 
 impl Queue {
     /// Takes over a handle and installs the edge callback.
-    fn armed(client: &Arc<Client>, queue: NonNull<rd_kafka_queue_t>) -> Self {
+    fn armed(client: &Arc<Client>, raw: NonNull<rd_kafka_queue_t>) -> Self {
         let wake = Arc::new(Wake::new());
         // SAFETY: the handle is ours. The `Wake` is alive until `drop` has taken the callback out again.
         unsafe {
             let opaque = Arc::as_ptr(&wake).cast::<c_void>().cast_mut();
-            rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(on_edge), opaque);
+            rd_kafka_queue_cb_event_enable(raw.as_ptr(), Some(on_edge), opaque);
         }
         Self {
-            queue,
+            raw,
             wake,
             client: Arc::clone(client),
         }
@@ -58,8 +58,8 @@ impl Drop for Queue {
         // go. A queue is dropped before its partition is given back, so the callback that is taken out here is never
         // the one of a newer assignment of the same partition.
         unsafe {
-            rd_kafka_queue_cb_event_enable(self.queue.as_ptr(), None, ptr::null_mut());
-            rd_kafka_queue_destroy(self.queue.as_ptr());
+            rd_kafka_queue_cb_event_enable(self.raw.as_ptr(), None, ptr::null_mut());
+            rd_kafka_queue_destroy(self.raw.as_ptr());
         }
     }
 }
@@ -82,7 +82,7 @@ impl ControlQueue {
     /// The next event, if there is one. Never waits.
     pub(crate) fn next(&self) -> Option<Event> {
         // SAFETY: the handle is alive; the event returned is ours.
-        let event = NonNull::new(unsafe { rd_kafka_queue_poll(self.0.queue.as_ptr(), 0) })?;
+        let event = NonNull::new(unsafe { rd_kafka_queue_poll(self.0.raw.as_ptr(), 0) })?;
         // SAFETY: as above.
         Some(unsafe { Event::take(&self.0.client, event) })
     }
@@ -93,7 +93,7 @@ impl ControlQueue {
         unsafe {
             check(rd_kafka_consumer_close_queue(
                 self.0.client.as_ptr(),
-                self.0.queue.as_ptr(),
+                self.0.raw.as_ptr(),
             ))
         }
     }
@@ -147,7 +147,7 @@ impl PartitionQueue {
             // SAFETY: the handle is alive; the array holds at least `max` pointers; no other batch read of this client
             // runs, because we hold its lock.
             unsafe {
-                rd_kafka_consume_batch_queue(self.queue.queue.as_ptr(), 0, found.as_mut_ptr().cast(), max)
+                rd_kafka_consume_batch_queue(self.queue.raw.as_ptr(), 0, found.as_mut_ptr().cast(), max)
             }
         };
         let taken = usize::try_from(taken).unwrap_or(0); // -1: the queue is being destroyed
@@ -168,7 +168,7 @@ impl PartitionQueue {
     /// Whether anything waits to be read. Takes the queue's lock.
     pub(crate) fn is_behind(&self) -> bool {
         // SAFETY: the handle is alive.
-        unsafe { rd_kafka_queue_length(self.queue.queue.as_ptr()) > 0 }
+        unsafe { rd_kafka_queue_length(self.queue.raw.as_ptr()) > 0 }
     }
 
     /// Stores the position that the next commit takes. Never waits for the network.

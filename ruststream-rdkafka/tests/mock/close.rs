@@ -195,3 +195,42 @@ async fn after_a_close_is_asked_for_no_partition_is_handed_out() {
     drop(entry);
     audit.close(soon()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_down_before_the_group_was_joined_costs_the_deadline_and_no_more() {
+    let broker = cluster("orders", 1).await;
+    let subscription = subscribe(&broker, "orders").await;
+    broker.cluster().unwrap().stop_broker();
+    let begun = Instant::now();
+    // Nothing was stored: whether that is a success depends on how far the join got.
+    let _ = timeout(SOON, subscription.close(within(Duration::from_secs(1))))
+        .await
+        .unwrap();
+    assert!(
+        begun.elapsed() <= Duration::from_millis(1_500),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_whose_neighbour_stays_open_says_so_at_its_deadline() {
+    let broker = cluster("orders", 1).await;
+    broker.create_topic("audit", 1).await.unwrap();
+    let requests = ["orders", "audit"].map(|topic| SubscribeRequest::new(topic, topic, GROUP));
+    let mut subscriptions = broker.subscribe(requests.into()).await.unwrap();
+    let audit = subscriptions.pop().unwrap();
+    let orders = subscriptions.pop().unwrap();
+    let error = timeout(SOON, orders.close(within(Duration::from_millis(300))))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Deadline);
+    assert!(
+        error
+            .to_string()
+            .contains("other subscriptions of the group stayed open"),
+        "{error}"
+    );
+    audit.close(soon()).await.unwrap();
+}

@@ -133,7 +133,8 @@ async fn a_revoked_partition_drains_and_stores_before_the_next_owner_starts() {
     assert_eq!(offsets(&take(&mut taken_over, 1).await), [10]);
     drop((taken_over, held));
     let (a, b) = tokio::join!(first.close(soon()), second.close(soon()));
-    (a.unwrap(), b.unwrap());
+    a.unwrap();
+    b.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -171,4 +172,72 @@ async fn a_zombie_is_detached_after_its_drain_timeout_and_moves_nothing() {
         by_partition(&second.close(soon()).await.unwrap()),
         BTreeMap::from([(0, 4)])
     );
+}
+
+/// One member under each protocol: what differs is how assignments are answered. A second member of a classic group
+/// waits for nearly a session timeout on the mock cluster; real brokers are faster, and tested elsewhere.
+async fn classic(strategy: &str) {
+    let broker = cluster("orders", 2)
+        .await
+        .set("group.protocol", "classic")
+        .set("partition.assignment.strategy", strategy);
+    for partition in 0..2 {
+        produce(&broker, "orders", partition, 0..10);
+    }
+    let mut member = Member::join(&broker, "orders").await;
+    member.records(20).await;
+    let committed = by_partition(&member.close().await.unwrap());
+    assert_eq!(committed, BTreeMap::from([(0, 10), (1, 10)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classic_group_with_eager_assignors_is_served() {
+    classic("range,roundrobin").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classic_group_with_the_cooperative_assignor_is_served() {
+    classic("cooperative-sticky").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_in_the_middle_of_a_revocation_ends_in_time() {
+    let broker = cluster("orders", 2).await;
+    for partition in 0..2 {
+        produce(&broker, "orders", partition, 0..10);
+    }
+    let mut first = subscribe(&broker, "orders").await;
+    let (mut a, mut b) = (accept(&mut first).await, accept(&mut first).await);
+    for partition in [&mut a, &mut b] {
+        take(partition, 10).await;
+        partition.store(6).unwrap();
+    }
+    let mut second = subscribe(&broker, "orders").await;
+    let (revoked, kept) = tokio::select! { _ = end(&mut a) => (a, b), _ = end(&mut b) => (b, a) };
+    drop(kept);
+    // The revoked partition is never dropped: its drain timeout of 5 s would outlast the close.
+    let closing = first.close(tokio::time::Instant::now() + Duration::from_secs(2));
+    let committed = by_partition(&timeout(Duration::from_secs(3), closing).await.unwrap().unwrap());
+    assert_eq!(committed, BTreeMap::from([(0, 6), (1, 6)]));
+    for _ in 0..2 {
+        let mut partition = accept(&mut second).await;
+        assert_eq!(
+            offsets(&take(&mut partition, 4).await),
+            (6..10).collect::<Vec<_>>()
+        );
+    }
+    drop(revoked);
+    second.close(soon()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_nobody_accepted_do_not_hold_up_a_rebalance() {
+    let broker = cluster("orders", 2).await;
+    let first = subscribe(&broker, "orders").await;
+    let mut second = subscribe(&broker, "orders").await;
+    let begun = tokio::time::Instant::now();
+    accept(&mut second).await;
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop(first);
+    second.close(soon()).await.unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
+use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,9 +11,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use ruststream::Error;
 use ruststream::broker::{Broker, Committed, Delivery, End, Partition, SubscribeRequest, Subscription};
 use ruststream_rdkafka::{KafkaBroker, KafkaDelivery, KafkaPartition, KafkaSubscription};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use tracing_subscriber::EnvFilter;
 
 /// How long a test waits for something that must happen: generous, because machines that run tests are slow.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -31,12 +33,64 @@ pub(crate) async fn cluster(topic: &str, partitions: u16) -> KafkaBroker {
     broker
 }
 
+/// With `RUST_LOG`, tests show what the adapter and librdkafka say. In any case warnings are kept for [`logged`].
 fn init_logs() {
-    // `RUST_LOG=debug` shows what librdkafka says.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_test_writer()
-        .try_init();
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let filter =
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("ruststream_rdkafka=warn"));
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_writer(|| Log)
+            .init();
+    });
+}
+
+/// Lines of the log; a writer of `tracing_subscriber` gets one line a call.
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static LOGGED: Notify = Notify::const_new();
+
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        if std::env::var_os("RUST_LOG").is_some() {
+            eprint!("{}", String::from_utf8_lossy(line));
+        }
+        LINES
+            .lock()
+            .unwrap()
+            .push(String::from_utf8_lossy(line).into_owned());
+        LOGGED.notify_waiters();
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Waits until a line holds all of `words`. Tests run in one process: name something that only this test has.
+pub(crate) async fn logged(words: &[&str]) {
+    let found = async {
+        loop {
+            let mut line = std::pin::pin!(LOGGED.notified());
+            line.as_mut().enable();
+            if LINES
+                .lock()
+                .unwrap()
+                .iter()
+                .any(|line| words.iter().all(|word| line.contains(word)))
+            {
+                return;
+            }
+            line.await;
+        }
+    };
+    timeout(SOON, found)
+        .await
+        .unwrap_or_else(|_| panic!("no line with {words:?}"));
 }
 
 pub(crate) fn producer(broker: &KafkaBroker) -> BaseProducer {
