@@ -1,0 +1,205 @@
+//! Questions to the cluster before anything is consumed, and topics that are made on the way.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::types::RDKafkaErrorCode;
+use ruststream::Problem;
+use ruststream::broker::SubscribeRequest;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::blocking::blocking;
+use crate::config::{Settings, subscription};
+use crate::embedded::EmbeddedCluster;
+use crate::native::{Client, Code};
+
+/// How many partitions each topic has.
+pub(crate) type Partitions = BTreeMap<String, usize>;
+
+/// What the cluster said about each topic.
+type Answers = BTreeMap<String, Result<usize, Code>>;
+
+/// Looks every requested topic up.
+///
+/// # Errors
+///
+/// One problem for each request whose topic cannot be consumed; one for the broker when it does not answer.
+pub(crate) async fn partitions(
+    settings: &Settings,
+    broker: &str,
+    requests: &[SubscribeRequest],
+    keep: Option<Arc<dyn Any + Send + Sync>>,
+    deadline: Instant,
+) -> Result<Partitions, Vec<Problem>> {
+    let topics: BTreeSet<String> = requests.iter().map(|request| request.topic.clone()).collect();
+    let config = settings.probe();
+    let ask = move || -> Result<Answers, Silence> {
+        let client = Client::new(&config, keep).map_err(Silence::Unusable)?;
+        let mut answers = Answers::new();
+        for topic in topics {
+            let Ok(name) = CString::new(topic.clone()) else {
+                answers.insert(topic, Err(Code::from_number(INVALID_TOPIC)));
+                continue;
+            };
+            let answer = client.partitions(&name, deadline.saturating_duration_since(Instant::now()));
+            if answer.is_err_and(is_unreachable) {
+                return Err(Silence::Unreachable(
+                    answer.err().map(|code| code.to_string()).unwrap_or_default(),
+                ));
+            }
+            answers.insert(topic, answer);
+        }
+        Ok(answers)
+    };
+    // A little more than the call's own timeout, so that its own words are reported.
+    let asked = blocking("metadata", deadline + SLACK, ask).await;
+    let answers = asked
+        .unwrap_or_else(|error| Err(Silence::Unreachable(error.to_string())))
+        .map_err(|silence| vec![Problem::new(broker, silence.to_string())])?;
+    let problems: Vec<Problem> = requests
+        .iter()
+        .filter_map(|request| {
+            let message = wrong(&request.topic, *answers.get(&request.topic)?)?;
+            Some(Problem::new(subscription(request), message))
+        })
+        .collect();
+    if problems.is_empty() {
+        Ok(answers
+            .into_iter()
+            .map(|(topic, count)| (topic, count.unwrap_or(1)))
+            .collect())
+    } else {
+        Err(problems)
+    }
+}
+
+/// Why nothing is known about any topic.
+enum Silence {
+    /// The settings cannot make a client.
+    Unusable(String),
+    Unreachable(String),
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unusable(reason) => write!(f, "librdkafka refuses the settings together: {reason}"),
+            Self::Unreachable(reason) => write!(
+                f,
+                "no broker answered ({reason}): check the address, that it is running, and the security settings"
+            ),
+        }
+    }
+}
+
+/// How much longer than the call's own timeout its thread may take.
+const SLACK: Duration = Duration::from_millis(250);
+
+/// Kafka's code for a topic that cannot exist.
+const INVALID_TOPIC: i32 = 17;
+
+fn is_unreachable(code: Code) -> bool {
+    use RDKafkaErrorCode as E;
+    matches!(
+        code.known(),
+        Some(
+            E::BrokerTransportFailure
+                | E::OperationTimedOut
+                | E::AllBrokersDown
+                | E::Resolve
+                | E::Authentication
+                | E::SSL
+        )
+    )
+}
+
+/// What is wrong with a topic, and what to do; `None` when it can be consumed.
+fn wrong(topic: &str, answer: Result<usize, Code>) -> Option<String> {
+    use RDKafkaErrorCode as E;
+    let code = match answer {
+        Ok(0) => {
+            return Some(format!(
+                "topic {topic} has no partitions: create it again with at least one"
+            ));
+        }
+        Ok(_) => return None,
+        Err(code) => code,
+    };
+    Some(match code.known() {
+        // It exists; a leader is being elected.
+        Some(E::LeaderNotAvailable) => return None,
+        Some(E::UnknownTopic | E::UnknownTopicOrPartition) => {
+            format!(
+                "topic {topic} does not exist: create it, or call `KafkaBroker::create_topic` before the start"
+            )
+        }
+        Some(E::TopicAuthorizationFailed) => {
+            format!("not allowed to describe topic {topic}: grant this user `Describe` and `Read` on it")
+        }
+        Some(E::InvalidTopic) => format!(
+            "{topic:?} cannot be the name of a topic: use ASCII letters, digits, `.`, `_` and `-`, at most 249"
+        ),
+        _ => format!("topic {topic} cannot be consumed: {code}"),
+    })
+}
+
+/// Creates a topic through the admin API.
+pub(crate) async fn create(
+    settings: &Settings,
+    topic: &str,
+    partitions: u16,
+    deadline: Instant,
+) -> Result<(), String> {
+    let (mut config, topic, handle) = (settings.probe(), topic.to_owned(), Handle::current());
+    // The admin client is a producer inside, and would warn about each property of a consumer.
+    config.set_log_level(RDKafkaLogLevel::Error);
+    let call = move || -> Result<(), String> {
+        let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+        let wanted = NewTopic::new(
+            &topic,
+            i32::from(partitions),
+            TopicReplication::Fixed(BROKER_DEFAULT),
+        );
+        let left = deadline.saturating_duration_since(Instant::now());
+        let options = AdminOptions::new()
+            .request_timeout(Some(left))
+            .operation_timeout(Some(left));
+        // On a thread of its own: the admin client blocks when it is created and dropped.
+        let results = handle
+            .block_on(admin.create_topics([&wanted], &options))
+            .map_err(|e| e.to_string())?;
+        match results.into_iter().next() {
+            Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => Err(code.to_string()),
+            _ => Ok(()),
+        }
+    };
+    blocking("create-topic", deadline + SLACK, call)
+        .await
+        .map_err(|error| error.to_string())?
+}
+
+/// "As many replicas as the cluster's default says".
+const BROKER_DEFAULT: i32 = -1;
+
+/// Creates a topic on the embedded cluster, which has no admin API.
+pub(crate) async fn create_embedded(
+    cluster: &Arc<EmbeddedCluster>,
+    topic: &str,
+    partitions: u16,
+    deadline: Instant,
+) -> Result<(), String> {
+    let (cluster, topic) = (Arc::clone(cluster), topic.to_owned());
+    blocking("create-topic", deadline, move || {
+        cluster.create_topic(&topic, partitions)
+    })
+    .await
+    .map_err(|error| error.to_string())?
+}

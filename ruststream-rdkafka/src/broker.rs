@@ -1,0 +1,289 @@
+//! The broker: what the user configures, and what the runtime asks for subscriptions.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ruststream::broker::{Broker, Commit, SubscribeRequest};
+use ruststream::{Error, ErrorKind, Problem};
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Given, Settings, shown};
+use crate::consumer::{self, KafkaSubscription};
+use crate::embedded::EmbeddedCluster;
+use crate::{admin, env};
+
+/// A Kafka cluster, and how to consume from it.
+///
+/// ```
+/// use ruststream_rdkafka::{KafkaBroker, StartPosition};
+/// use ruststream::broker::Broker;
+///
+/// let broker = KafkaBroker::new("kafka-1:9092,kafka-2:9092")
+///     .group("billing")
+///     .start(StartPosition::Latest)
+///     .set("fetch.wait.max.ms", "100");
+/// assert_eq!(broker.describe(), "Kafka at kafka-1:9092,kafka-2:9092");
+/// ```
+///
+/// # Defaults
+///
+/// Consumers join with `partition.assignment.strategy=cooperative-sticky`, start at the earliest record where the group
+/// has no committed position, commit settled positions every second (`auto.commit.interval.ms`), and fetch ahead up to
+/// 64 MiB, split among the partitions of the subscribed topics. Any property can be [`set`](Self::set).
+#[derive(Clone)]
+#[must_use = "a broker does nothing until it is given to an app: `app.broker(kafka, ..)`"]
+pub struct KafkaBroker {
+    given: Given,
+    connect_timeout: Duration,
+    embedded: Option<Embedded>,
+    /// Owns the control task of each client.
+    tasks: TaskTracker,
+}
+
+/// The embedded cluster, or why it did not start.
+type Embedded = Result<Arc<EmbeddedCluster>, String>;
+
+/// Where to start in a partition for which the group has no committed position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StartPosition {
+    /// At the oldest record that the cluster still has: nothing is missed.
+    #[default]
+    Earliest,
+    /// After the newest record: only what is produced from now on.
+    Latest,
+}
+
+/// How long the cluster may take to answer at start-up: 10 s, enough for a broker that is just starting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl KafkaBroker {
+    /// The cluster that is found through `bootstrap_servers`: `host:port`, several separated by commas.
+    pub fn new(bootstrap_servers: impl Into<String>) -> Self {
+        Self {
+            given: Given {
+                bootstrap: bootstrap_servers.into(),
+                properties: Vec::new(),
+                group: None,
+                group_instance: None,
+                commit: Commit::Tracked,
+                start: None,
+            },
+            connect_timeout: CONNECT_TIMEOUT,
+            embedded: None,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// The cluster that the environment names.
+    ///
+    /// `KAFKA_BOOTSTRAP_SERVERS` is required, `KAFKA_GROUP_ID` and `KAFKA_GROUP_INSTANCE_ID` are
+    /// [`group`](Self::group) and [`group_instance_id`](Self::group_instance_id). Every other `KAFKA_*` variable is a
+    /// property of librdkafka: `KAFKA_SASL_USERNAME` sets `sasl.username`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Startup`] when `KAFKA_BOOTSTRAP_SERVERS` is missing or empty.
+    pub fn from_env() -> Result<Self, Error> {
+        env::broker(std::env::vars_os().filter_map(|(key, value)| {
+            // A variable that is not text cannot be a property.
+            Some((key.into_string().ok()?, value.into_string().ok()?))
+        }))
+    }
+
+    /// A cluster in this process: librdkafka's mock cluster, which speaks the real protocol over real sockets.
+    ///
+    /// For tests and demonstrations: records live in memory (at most 5 MiB a partition, then the oldest are dropped),
+    /// transactions and look-ups by time are decoration. Topics are made with [`create_topic`](Self::create_topic).
+    /// Starting it takes some milliseconds; it ends with the last clone of this broker and the last client.
+    ///
+    /// Consumers use `group.protocol=consumer` (rebalances of classic groups take seconds on it) and
+    /// `fetch.wait.max.ms=10` (it answers an empty fetch only after that time). A cluster that cannot be started is
+    /// reported as a problem at start-up.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Self {
+        let cluster = EmbeddedCluster::start().map(Arc::new);
+        let bootstrap = cluster
+            .as_ref()
+            .map(|cluster| cluster.bootstrap_servers())
+            .unwrap_or_default();
+        let mut broker = Self::new(bootstrap)
+            .set("group.protocol", "consumer")
+            .set("fetch.wait.max.ms", "10");
+        broker.embedded = Some(cluster);
+        broker
+    }
+
+    /// Sets a property of librdkafka. The last value of a property holds.
+    ///
+    /// Unknown properties, impossible values and contradictions are reported at start-up, all at once.
+    pub fn set(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
+        self.given.properties.push((property.into(), value.into()));
+        self
+    }
+
+    /// Joins the group `name`. Default: the app's name.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.given.group = Some(name.into());
+        self
+    }
+
+    /// Makes this process a static member of its group: it may restart within `session.timeout.ms` without a rebalance.
+    ///
+    /// The name must be unique in the group and survive the restart: the name of the host or pod.
+    pub fn group_instance_id(mut self, name: impl Into<String>) -> Self {
+        self.given.group_instance = Some(name.into());
+        self
+    }
+
+    /// When a delivery counts as settled. Default: [`Commit::Tracked`].
+    pub fn commit(mut self, commit: Commit) -> Self {
+        self.given.commit = commit;
+        self
+    }
+
+    /// Where to start without a committed position. Default: [`StartPosition::Earliest`].
+    pub fn start(mut self, start: StartPosition) -> Self {
+        self.given.start = Some(start);
+        self
+    }
+
+    /// How long the cluster may take to answer at start-up, and to create a topic. Default: 10 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Where the cluster is: what a producer beside the app needs.
+    pub fn bootstrap_servers(&self) -> &str {
+        &self.given.bootstrap
+    }
+
+    /// The embedded cluster, to make it fail in tests; `None` for a real one.
+    #[cfg(feature = "embedded")]
+    pub fn cluster(&self) -> Option<&EmbeddedCluster> {
+        self.embedded.as_ref()?.as_deref().ok()
+    }
+
+    /// Creates `topic` with `partitions` partitions and the cluster's default replication, unless it exists.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Startup`] when the settings are wrong; [`ErrorKind::Broker`] when the cluster refused or did not
+    /// answer within the [`connect_timeout`](Self::connect_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the wait; the topic may still be created.
+    pub async fn create_topic(&self, topic: &str, partitions: u16) -> Result<(), Error> {
+        let deadline = Instant::now() + self.connect_timeout;
+        match &self.embedded {
+            Some(Ok(cluster)) => admin::create_embedded(cluster, topic, partitions, deadline).await,
+            _ => {
+                admin::create(
+                    &self.settings().map_err(Error::startup)?,
+                    topic,
+                    partitions,
+                    deadline,
+                )
+                .await
+            }
+        }
+        .map_err(|message| {
+            let message = format!("topic {topic} was not created on {}: {message}", self.describe());
+            Error::new(ErrorKind::Broker, message)
+        })
+    }
+
+    fn settings(&self) -> Result<Settings, Vec<Problem>> {
+        match &self.embedded {
+            Some(Err(reason)) => {
+                let message = format!("the embedded cluster did not start: {reason}");
+                Err(vec![Problem::new("Kafka, embedded", message)])
+            }
+            _ => self.given.parse(&self.describe()),
+        }
+    }
+
+    /// What clients must keep alive.
+    fn keep(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        let cluster = self.embedded.as_ref()?.as_ref().ok()?;
+        Some(Arc::clone(cluster) as _)
+    }
+}
+
+impl Broker for KafkaBroker {
+    type Subscription = KafkaSubscription;
+
+    fn describe(&self) -> String {
+        format!("Kafka at {}", self.given.bootstrap)
+    }
+
+    async fn subscribe(
+        &self,
+        requests: Vec<SubscribeRequest>,
+    ) -> Result<Vec<KafkaSubscription>, Vec<Problem>> {
+        let settings = self.settings();
+        let requests: Vec<SubscribeRequest> = requests
+            .into_iter()
+            .map(|mut request| {
+                request.group = self.given.group.clone().unwrap_or(request.group);
+                request
+            })
+            .collect();
+        let duplicates = consumer::duplicates(&requests);
+        let settings = match settings {
+            Ok(settings) => settings,
+            Err(problems) => return Err(problems.into_iter().chain(duplicates).collect()),
+        };
+        let checked = requests.iter().filter_map(|request| settings.check(request));
+        let mut problems: Vec<Problem> = duplicates.into_iter().chain(checked).collect();
+        let deadline = Instant::now() + self.connect_timeout;
+        let found = admin::partitions(&settings, &self.describe(), &requests, self.keep(), deadline).await;
+        match found {
+            Ok(partitions) if problems.is_empty() => {
+                let groups = consumer::groups(&requests, &partitions);
+                consumer::start(&settings, groups, self.keep(), &self.tasks, deadline)
+                    .await
+                    .map_err(|problem| vec![problem])
+            }
+            Ok(_) => Err(problems),
+            Err(missing) => {
+                problems.extend(missing);
+                Err(problems)
+            }
+        }
+    }
+}
+
+impl StartPosition {
+    pub(crate) fn as_property(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest",
+            Self::Latest => "latest",
+        }
+    }
+}
+
+/// Secrets are hidden.
+impl fmt::Debug for KafkaBroker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let properties: Vec<_> = self
+            .given
+            .properties
+            .iter()
+            .map(|(key, value)| (key, shown(key, value)))
+            .collect();
+        f.debug_struct("KafkaBroker")
+            .field("bootstrap_servers", &self.given.bootstrap)
+            .field("group", &self.given.group)
+            .field("group_instance_id", &self.given.group_instance)
+            .field("commit", &self.given.commit)
+            .field("start", &self.given.start)
+            .field("properties", &properties)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! Leaving the group.
+//!
+//! The order is the one that does not hang: give the subscription up; if partitions are held, answer the revocation
+//! that follows (a member that holds none gets no event); begin to close; serve until closed. Once a group has
+//! terminated, a call that needs it is never answered (librdkafka's issue 4884): after the close was begun, at most one
+//! revocation is answered, and every call has the deadline.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ruststream::broker::{Committed, End};
+use tokio::time::{Instant, sleep_until};
+
+use super::control::Control;
+use super::rebalance::Rebalance;
+use crate::native::Client;
+
+/// How long the revocation after `unsubscribe` is waited for. It is enqueued before `unsubscribe` returns, unless a
+/// rebalance is under way; closing asks for it again.
+const REVOCATION: Duration = Duration::from_secs(1);
+
+/// How often to ask whether the consumer is closed: the end makes no event, so its edge may come a moment too early.
+const CLOSED: Duration = Duration::from_millis(10);
+
+impl Control {
+    /// Leaves the group by `deadline`, and says which positions the broker confirmed.
+    pub(super) async fn leave(&mut self, deadline: Instant) -> Result<Vec<Committed>, String> {
+        // Its partitions were not dropped in time: the answer cannot wait any longer.
+        if let Some(revoking) = self.revoking.take() {
+            self.give_back(revoking, deadline).await;
+        }
+        let held: Vec<_> = self
+            .assigned
+            .iter()
+            .map(|(key, held)| (*key, Arc::clone(held)))
+            .collect();
+        for (_, assignment) in &held {
+            assignment.end(End::Closed);
+            assignment.detach();
+        }
+        if let Some(reason) = &self.failed {
+            return Err(format!("{reason}; positions may not be committed"));
+        }
+        let held_any = !held.is_empty();
+        for (key, assignment) in held {
+            self.abandon(key, &assignment);
+        }
+        let left = self.try_leave(held_any, deadline).await;
+        self.take_events(); // the result of the last commit
+        if let Err(reason) = left {
+            return Err(format!(
+                "the group was not left in order ({reason}); positions may not be committed"
+            ));
+        }
+        if !self.unconfirmed.is_empty() {
+            let names: Vec<String> = self.unconfirmed.keys().map(|key| self.name(*key)).collect();
+            return Err(format!(
+                "the last positions of {} were not confirmed",
+                names.join(", ")
+            ));
+        }
+        Ok(self
+            .committed
+            .iter()
+            .filter_map(|(key, offset)| self.position(*key, *offset))
+            .collect())
+    }
+
+    async fn try_leave(&mut self, held: bool, deadline: Instant) -> Result<(), String> {
+        let refused = |text| format!("refused: {text}");
+        let unsubscribed = self
+            .call("unsubscribe", deadline, |client| client.unsubscribe())
+            .await;
+        unsubscribed
+            .map_err(|error| error.to_string())?
+            .map_err(|code| refused(code.to_string()))?;
+        let patience = deadline.min(Instant::now() + REVOCATION);
+        let mut answered = !held;
+        while !answered {
+            let Some(rebalance) = self.next_rebalance(patience).await else {
+                break;
+            };
+            // An assignment was under way when the subscription was given up; its revocation follows.
+            answered = matches!(rebalance, Rebalance::Revoke { .. });
+            self.answer(deadline, rebalance).await?;
+        }
+        self.queue.close().map_err(|(_, text)| refused(text))?;
+        loop {
+            self.take_events();
+            if self.client.is_closed() {
+                self.client.set_left();
+                return Ok(());
+            }
+            // While closing, every answer counts as "nothing is assigned any more".
+            if let Some(rebalance) = self.waiting.pop_front()
+                && !answered
+            {
+                answered = true;
+                self.answer(deadline, rebalance).await?;
+            }
+            if Instant::now() >= deadline {
+                return Err("the deadline passed, is the broker down?".to_owned());
+            }
+            self.event_until(deadline.min(Instant::now() + CLOSED)).await;
+        }
+    }
+
+    async fn answer(&mut self, deadline: Instant, rebalance: Rebalance) -> Result<(), String> {
+        let protocol = self.protocol;
+        let answer = move |client: &Arc<Client>| rebalance.answer(client, protocol);
+        let answered = self
+            .call("unassign", deadline, answer)
+            .await
+            .map_err(|error| error.to_string())?;
+        answered.map_err(|(_, text)| format!("refused: {text}"))
+    }
+
+    /// The next rebalance that librdkafka asks for, if it does before `until`.
+    async fn next_rebalance(&mut self, until: Instant) -> Option<Rebalance> {
+        loop {
+            self.take_events();
+            if let Some(rebalance) = self.waiting.pop_front() {
+                return Some(rebalance);
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            self.event_until(until).await;
+        }
+    }
+
+    async fn event_until(&self, until: Instant) {
+        tokio::select! {
+            () = poll_fn(|cx| self.queue.wake().poll_ready(cx)) => {}
+            () = sleep_until(until) => {}
+        }
+    }
+
+    fn position(&self, (seat, partition): (usize, i32), offset: i64) -> Option<Committed> {
+        Some(Committed::new(
+            &self.seats.0.get(seat)?.topic.name,
+            partition,
+            offset,
+        ))
+    }
+
+    fn name(&self, (seat, partition): (usize, i32)) -> String {
+        let topic = self
+            .seats
+            .0
+            .get(seat)
+            .map_or("?", |seat| seat.topic.name.as_str());
+        format!("{topic}/{partition}")
+    }
+}

@@ -1,0 +1,14 @@
+//! The adapter on the embedded cluster: the real client, the real protocol, no network.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests; clippy's exception does not reach helper functions"
+)]
+
+mod close;
+mod consume;
+mod faults;
+mod headers;
+mod rebalance;
+mod startup;
+mod support;
