@@ -34,7 +34,7 @@ struct Args {
 const TICK: Duration = Duration::from_millis(100);
 
 /// Partitions of the topic, if this program makes it.
-const PARTITIONS: i32 = 4;
+const PARTITIONS: u16 = 4;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -50,7 +50,7 @@ async fn main() -> Result<(), BoxError> {
 
     let kafka = match std::env::var_os("KAFKA_BOOTSTRAP_SERVERS") {
         Some(_) => KafkaBroker::from_env()?,
-        None => KafkaBroker::embedded()?,
+        None => KafkaBroker::embedded(),
     };
     kafka.create_topic(TOPIC, PARTITIONS).await?;
     let servers = kafka.bootstrap_servers().to_owned();

@@ -5,15 +5,27 @@ use serde::Deserialize;
 use crate::Failure;
 use crate::broker::Delivery;
 
+/// A value that a payload decodes into: anything that is `Deserialize`. It exists for its diagnostic; rustc's own about
+/// `Deserialize` lists unrelated types.
+#[diagnostic::on_unimplemented(
+    message = "a payload cannot be decoded into `{Self}`",
+    label = "not `Deserialize`",
+    note = "the first argument of a subscriber is the payload: add `#[derive(serde::Deserialize)]` to its type, or take the raw bytes as `&[u8]`"
+)]
+pub trait Payload<'m>: Deserialize<'m> {}
+
+#[diagnostic::do_not_recommend]
+impl<'m, T: Deserialize<'m>> Payload<'m> for T {}
+
 /// A value, owned or borrowing from the payload. A tombstone does not decode: it was not asked for.
 #[inline]
-pub fn json<'m, T: Deserialize<'m>, D: Delivery>(delivery: &'m D) -> Result<T, Failure> {
+pub fn json<'m, T: Payload<'m>, D: Delivery>(delivery: &'m D) -> Result<T, Failure> {
     decode(bytes(delivery)?)
 }
 
 /// A value, or `None` for a tombstone. JSON `null` is a value and goes to `T`.
 #[inline]
-pub fn json_or_tombstone<'m, T: Deserialize<'m>, D: Delivery>(delivery: &'m D) -> Result<Option<T>, Failure> {
+pub fn json_or_tombstone<'m, T: Payload<'m>, D: Delivery>(delivery: &'m D) -> Result<Option<T>, Failure> {
     delivery.payload().map(decode).transpose()
 }
 
@@ -30,7 +42,7 @@ pub fn bytes_or_tombstone<D: Delivery>(delivery: &D) -> Result<Option<&[u8]>, Fa
 }
 
 #[inline]
-fn decode<'m, T: Deserialize<'m>>(payload: &'m [u8]) -> Result<T, Failure> {
+fn decode<'m, T: Payload<'m>>(payload: &'m [u8]) -> Result<T, Failure> {
     serde_json::from_slice(payload).map_err(undecodable::<T>)
 }
 
