@@ -5,6 +5,12 @@
 //! with a deadline, and assumes neither that offsets start at 0 nor that they are dense; so the suite runs on a shared
 //! cluster, and on one that is slow.
 //!
+//! # Cancel safety
+//!
+//! Dropping a check's future leaves its topic behind, and members that were not closed.
+//!
+//! # Example
+//!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -124,7 +130,7 @@ pub type TestHeader = (String, Option<Vec<u8>>);
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves topics and members behind.
+/// Dropping the future leaves a topic behind, and members that were not closed.
 pub async fn contract_suite(fixture: &impl Fixture) {
     a_missing_topic_is_a_problem_that_names_it(fixture).await;
     two_subscriptions_of_one_topic_in_one_group_are_a_problem(fixture).await;
