@@ -50,18 +50,54 @@ struct Cost {
 /// The limits that this project promises, and the raw loop beside them without any.
 const COSTS: [Cost; 9] = [
     cost("consume_json_512_tracked", Mode::Service, 1, 4_150.0, 1.0),
-    cost("consume_json_512_tracked, 12 partitions", Mode::Service, 12, 4_150.0, 1.0),
+    cost(
+        "consume_json_512_tracked, 12 partitions",
+        Mode::Service,
+        12,
+        4_150.0,
+        1.0,
+    ),
     cost("consume_json_512_auto", Mode::ServiceAuto, 1, 4_150.0, 1.0),
-    cost("consume_json_512_borrowed_tracked", Mode::ServiceBorrowed, 1, 4_150.0, 0.0),
+    cost(
+        "consume_json_512_borrowed_tracked",
+        Mode::ServiceBorrowed,
+        1,
+        4_150.0,
+        0.0,
+    ),
     cost("consume_bytes_tracked", Mode::ServiceBytes, 1, f64::INFINITY, 0.0),
     cost("pending_once", Mode::ServicePending, 1, f64::INFINITY, 1.0),
-    cost("raw_recv_json_512_tracked", Mode::Raw, 1, f64::INFINITY, f64::INFINITY),
-    cost("raw_recv_json_512_tracked, 12 partitions", Mode::Raw, 12, f64::INFINITY, f64::INFINITY),
-    cost("raw_recv_json_512_auto", Mode::RawAuto, 1, f64::INFINITY, f64::INFINITY),
+    cost(
+        "raw_recv_json_512_tracked",
+        Mode::Raw,
+        1,
+        f64::INFINITY,
+        f64::INFINITY,
+    ),
+    cost(
+        "raw_recv_json_512_tracked, 12 partitions",
+        Mode::Raw,
+        12,
+        f64::INFINITY,
+        f64::INFINITY,
+    ),
+    cost(
+        "raw_recv_json_512_auto",
+        Mode::RawAuto,
+        1,
+        f64::INFINITY,
+        f64::INFINITY,
+    ),
 ];
 
 const fn cost(name: &'static str, mode: Mode, partitions: i32, instructions: f64, blocks: f64) -> Cost {
-    Cost { name, mode, partitions, instructions, blocks }
+    Cost {
+        name,
+        mode,
+        partitions,
+        instructions,
+        blocks,
+    }
 }
 
 /// Growth of a vector here and there: an allocation a message would be 1.
@@ -76,12 +112,20 @@ fn main() -> Result<(), BoxError> {
     let cluster = Cluster::start(1)?;
     let missed = costs(&cluster, args.messages)?;
     if args.gate {
-        return if missed.is_empty() { Ok(()) } else { Err(missed.join("\n").into()) };
+        return if missed.is_empty() {
+            Ok(())
+        } else {
+            Err(missed.join("\n").into())
+        };
     }
     for partitions in [1, 12] {
         throughput(&cluster, partitions, args.records, args.rounds)?;
     }
-    if missed.is_empty() { Ok(()) } else { Err(missed.join("\n").into()) }
+    if missed.is_empty() {
+        Ok(())
+    } else {
+        Err(missed.join("\n").into())
+    }
 }
 
 /// A topic with `count` records in `partitions` partitions.
@@ -97,16 +141,30 @@ fn topic(cluster: &Cluster, partitions: i32, count: u64) -> Result<String, BoxEr
 fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
     let mut topics = Vec::new();
     for partitions in [1, 12] {
-        topics.push((partitions, topic(cluster, partitions, messages)?, topic(cluster, partitions, 2 * messages)?));
+        topics.push((
+            partitions,
+            topic(cluster, partitions, messages)?,
+            topic(cluster, partitions, 2 * messages)?,
+        ));
     }
-    println!("per message, from runs of {messages} and {} on Kafka 4.3.1:", 2 * messages);
-    println!("{:42} {:>12} {:>12} {:>8}", "", "instructions", "librdkafka's", "blocks");
+    println!(
+        "per message, from runs of {messages} and {} on Kafka 4.3.1:",
+        2 * messages
+    );
+    println!(
+        "{:42} {:>12} {:>12} {:>8}",
+        "", "instructions", "librdkafka's", "blocks"
+    );
     let mut missed = Vec::new();
     for cost in COSTS {
-        let Some((_, short, long)) = topics.iter().find(|(partitions, ..)| *partitions == cost.partitions) else {
+        let Some((_, short, long)) = topics
+            .iter()
+            .find(|(partitions, ..)| *partitions == cost.partitions)
+        else {
             continue;
         };
-        let args = |topic: &str, count, hold| arguments(cost.mode, &cluster.bootstrap(), topic, count, hold, 10);
+        let args =
+            |topic: &str, count, hold| arguments(cost.mode, &cluster.bootstrap(), topic, count, hold, 10);
         let consumer = Path::new(env!("CARGO_BIN_EXE_consumer"));
         let run = |topic, count| -> Result<_, BoxError> {
             let (out, instructions) = callgrind::run(consumer, &args(topic, count, HOLD_VALGRIND))?;
@@ -116,14 +174,24 @@ fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
         let (less, more) = (run(short, messages)?, run(long, 2 * messages)?);
         let each = |less: u64, more: u64| more.saturating_sub(less) as f64 / messages as f64;
         let (ours, theirs) = (each(less.ours, more.ours), each(less.librdkafka, more.librdkafka));
-        let counted = measure(env!("CARGO_BIN_EXE_consumer-dhat"), &args(long, 2 * messages, HOLD), 2 * messages)?;
+        let counted = measure(
+            env!("CARGO_BIN_EXE_consumer-dhat"),
+            &args(long, 2 * messages, HOLD),
+            2 * messages,
+        )?;
         let blocks = counted.blocks_each();
         println!("{:42} {ours:12.0} {theirs:12.0} {blocks:8.3}", cost.name);
         if ours > cost.instructions {
-            missed.push(format!("{}: {ours:.0} instructions, the limit is {}", cost.name, cost.instructions));
+            missed.push(format!(
+                "{}: {ours:.0} instructions, the limit is {}",
+                cost.name, cost.instructions
+            ));
         }
         if blocks > cost.blocks + BLOCKS_SLACK {
-            missed.push(format!("{}: {blocks:.3} heap blocks, the limit is {}", cost.name, cost.blocks));
+            missed.push(format!(
+                "{}: {blocks:.3} heap blocks, the limit is {}",
+                cost.name, cost.blocks
+            ));
         }
     }
     Ok(missed)
@@ -150,13 +218,22 @@ fn throughput(cluster: &Cluster, partitions: i32, records: u64, rounds: u32) -> 
             }
         }
     }
-    println!("\n{records} records of a live backlog in {partitions} partitions, {rounds} interleaved rounds (median):");
+    println!(
+        "\n{records} records of a live backlog in {partitions} partitions, {rounds} interleaved rounds (median):"
+    );
     let [ours, ..] = &runs;
     for (runs, (name, ..)) in runs.iter().zip(loops) {
         let rate = statistics::median(runs.iter().map(Measured::rate));
         let cpu = statistics::median(runs.iter().map(Measured::cpu_micros));
-        let ratio = statistics::median(ours.iter().zip(runs).map(|(ours, theirs)| ours.rate() / theirs.rate()));
-        println!("{name:44} {:7.2} M/s {cpu:6.2} us CPU a message, service is {ratio:.2} times as fast", rate / 1e6);
+        let ratio = statistics::median(
+            ours.iter()
+                .zip(runs)
+                .map(|(ours, theirs)| ours.rate() / theirs.rate()),
+        );
+        println!(
+            "{name:44} {:7.2} M/s {cpu:6.2} us CPU a message, service is {ratio:.2} times as fast",
+            rate / 1e6
+        );
     }
     Ok(())
 }
@@ -169,13 +246,19 @@ fn arguments(mode: Mode, servers: &str, topic: &str, count: u64, hold: u64, back
         ("--hold", hold.to_string()),
         ("--backoff", backoff.to_string()),
     ];
-    let options = options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+    let options = options
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value]);
     std::iter::once(mode.name()).chain(options).collect()
 }
 
 /// Runs a consumer to its end; its figures, if it saw every record once.
 fn measure(program: &str, args: &[String], count: u64) -> Result<Measured, BoxError> {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
     if !output.status.success() {
         return Err(format!("{program} {} failed: {}", args.join(" "), output.status).into());
     }

@@ -33,7 +33,12 @@ pub fn run(program: &Path, args: &[String]) -> Result<(String, Instructions), Bo
     let text = String::from_utf8(output.stdout)?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{} under valgrind: {}\n{errors}", program.display(), output.status).into());
+        return Err(format!(
+            "{} under valgrind: {}\n{errors}",
+            program.display(),
+            output.status
+        )
+        .into());
     }
     let mut instructions = Instructions::default();
     for entry in std::fs::read_dir(folder.path())? {
@@ -56,7 +61,10 @@ pub fn run(program: &Path, args: &[String]) -> Result<(String, Instructions), Bo
 /// Every thread of ours was started by Rust's standard library, or is the main thread; librdkafka starts its own
 /// through `thrd_create`.
 fn thread(file: &str) -> (u64, bool) {
-    let total = file.lines().find_map(|line| line.strip_prefix("totals: ")).and_then(|total| total.trim().parse().ok());
+    let total = file
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: "))
+        .and_then(|total| total.trim().parse().ok());
     let librdkafka = file.contains("rd_kafka_broker_thread_main") || file.contains("rd_kafka_thread_main");
     let main = file.contains(") main\n") || file.contains("std::rt::lang_start");
     (total.unwrap_or(0), main || !librdkafka)
@@ -68,8 +76,14 @@ mod tests {
 
     #[test]
     fn a_thread_is_ours_unless_librdkafka_started_it() {
-        assert_eq!(thread("fn=(1) rd_kafka_broker_thread_main\ntotals: 77\n"), (77, false));
-        assert_eq!(thread("fn=(1) main\nfn=(2) rd_kafka_thread_main\ntotals: 78\n"), (78, true));
+        assert_eq!(
+            thread("fn=(1) rd_kafka_broker_thread_main\ntotals: 77\n"),
+            (77, false)
+        );
+        assert_eq!(
+            thread("fn=(1) main\nfn=(2) rd_kafka_thread_main\ntotals: 78\n"),
+            (78, true)
+        );
         assert_eq!(thread("fn=(1) std::sys::thread::start\ntotals: 5\n"), (5, true));
     }
 }

@@ -59,7 +59,9 @@ pub enum Mode {
 impl Mode {
     /// Its name on the command line.
     pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
     }
 }
 
@@ -99,7 +101,11 @@ async fn borrowed(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>
 async fn bytes(payload: &[u8], State(bench): State<'_, Arc<Bench>>) {
     // `{"id":1000000042,…`: the digits, so that the checksum holds without a decoder.
     let digits = black_box(payload).get(6..16).unwrap_or_default();
-    bench.hit(digits.iter().fold(0, |id, digit| id * 10 + u64::from(digit - b'0')));
+    bench.hit(
+        digits
+            .iter()
+            .fold(0, |id, digit| id * 10 + u64::from(digit - b'0')),
+    );
 }
 
 #[subscriber("bench")]
@@ -115,7 +121,9 @@ async fn pending(record: Record, State(bench): State<'_, Arc<Bench>>) {
 /// The consumer failed, or saw fewer records.
 pub fn main() -> Result<(), BoxError> {
     let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let measured = runtime.block_on(consume(&args))?;
     println_json(&measured)
 }
@@ -136,7 +144,9 @@ async fn consume(args: &Args) -> Result<Measured, BoxError> {
 
 /// A group that nobody used before.
 fn group(args: &Args) -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     format!("{}-{}-{}", args.mode.name(), std::process::id(), since.as_nanos())
 }
 
@@ -158,14 +168,19 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
     if args.mode == Mode::ServiceAuto {
         kafka = kafka.commit(Commit::Auto);
     }
-    let bench = Arc::new(Bench { meter, stop: OnceCell::new() });
-    let topic = &*args.topic;
-    let app = RustStream::new("bench").state(Arc::clone(&bench)).broker(kafka, |kafka| match args.mode {
-        Mode::ServiceBorrowed => kafka.mount(borrowed.topic(topic)),
-        Mode::ServiceBytes => kafka.mount(bytes.topic(topic)),
-        Mode::ServicePending => kafka.mount(pending.topic(topic)),
-        _ => kafka.mount(owned.topic(topic)),
+    let bench = Arc::new(Bench {
+        meter,
+        stop: OnceCell::new(),
     });
+    let topic = &*args.topic;
+    let app = RustStream::new("bench")
+        .state(Arc::clone(&bench))
+        .broker(kafka, |kafka| match args.mode {
+            Mode::ServiceBorrowed => kafka.mount(borrowed.topic(topic)),
+            Mode::ServiceBytes => kafka.mount(bytes.topic(topic)),
+            Mode::ServicePending => kafka.mount(pending.topic(topic)),
+            _ => kafka.mount(owned.topic(topic)),
+        });
     let running = app.start().await?;
     bench.stop.set(running.handle())?;
     running.wait().await?;

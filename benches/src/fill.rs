@@ -43,7 +43,9 @@ pub fn fill(servers: &str, topic: &str, partitions: i32, count: u64) -> Result<(
     for n in 0..count {
         let payload = FullRecord::payload(n);
         let partition = i32::try_from(n % u64::try_from(partitions)?)?;
-        let mut record = BaseRecord::<(), [u8]>::to(topic).payload(&payload).partition(partition);
+        let mut record = BaseRecord::<(), [u8]>::to(topic)
+            .payload(&payload)
+            .partition(partition);
         while let Err((error, refused)) = producer.send(record) {
             if !matches!(error, KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull)) {
                 return Err(error.into());

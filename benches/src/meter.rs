@@ -66,14 +66,23 @@ impl Measured {
             return Ok(self);
         }
         let (seen, seen_sum) = (self.count, self.sum);
-        Err(format!("the run saw {seen} records with sum {seen_sum}, not {count} with sum {sum}: no figure").into())
+        Err(
+            format!("the run saw {seen} records with sum {seen_sum}, not {count} with sum {sum}: no figure")
+                .into(),
+        )
     }
 }
 
 impl Meter {
     /// Expects `count` records. The first one waits for `hold`, blocking, so that the client has fetched everything.
     pub fn new(count: u64, hold: Duration) -> Self {
-        Self { count, hold, seen: AtomicU64::new(0), sum: AtomicU64::new(0), marks: Mutex::default() }
+        Self {
+            count,
+            hold,
+            seen: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            marks: Mutex::default(),
+        }
     }
 
     /// One record was handled. `true` for the last one.
@@ -131,7 +140,11 @@ impl Mark {
     fn now() -> Self {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
-        Self { at: Instant::now(), cpu, blocks: BLOCKS.get().map_or(0, |blocks| blocks()) }
+        Self {
+            at: Instant::now(),
+            cpu,
+            blocks: BLOCKS.get().map_or(0, |blocks| blocks()),
+        }
     }
 }
 

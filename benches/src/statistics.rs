@@ -6,7 +6,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let (middle, even) = (values.len() / 2, values.len().is_multiple_of(2));
     let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
-    if even { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) } else { at(middle) }
+    if even {
+        f64::midpoint(at(middle.wrapping_sub(1)), at(middle))
+    } else {
+        at(middle)
+    }
 }
 
 #[cfg(test)]

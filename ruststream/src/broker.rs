@@ -132,7 +132,11 @@ pub struct Committed {
 impl Committed {
     /// The position `offset` of `partition` in `topic`.
     pub fn new(topic: impl Into<String>, partition: i32, offset: i64) -> Self {
-        Self { topic: topic.into(), partition, offset }
+        Self {
+            topic: topic.into(),
+            partition,
+            offset,
+        }
     }
 }
 

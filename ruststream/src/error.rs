@@ -52,7 +52,10 @@ pub struct Problem {
 impl Problem {
     /// Names what is wrong (`subject`: a subscription, a broker) and what to do about it.
     pub fn new(subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { subject: subject.into(), message: message.into() }
+        Self {
+            subject: subject.into(),
+            message: message.into(),
+        }
     }
 
     /// What the problem is about: `subscription bill`, `Kafka at localhost:9092`.
@@ -75,7 +78,12 @@ impl fmt::Display for Problem {
 impl Error {
     /// An error with a text of the form "what failed, on what, what to do", in lower case and without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), problems: Vec::new(), source: None }
+        Self {
+            kind,
+            message: message.into(),
+            problems: Vec::new(),
+            source: None,
+        }
     }
 
     /// A start-up error that lists every problem found, in the order given.
@@ -84,7 +92,12 @@ impl Error {
             1 => "the app cannot start, 1 problem".to_owned(),
             n => format!("the app cannot start, {n} problems"),
         };
-        Self { kind: ErrorKind::Startup, message, problems, source: None }
+        Self {
+            kind: ErrorKind::Startup,
+            message,
+            problems,
+            source: None,
+        }
     }
 
     /// Adds the error that caused this one.

@@ -34,7 +34,10 @@ impl<'a> Headers<'a> {
 
     /// Every value of `name`, in order.
     pub fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a, 's> {
-        self.entries.iter().filter(move |(n, _)| n == name).map(|(_, value)| *value)
+        self.entries
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, value)| *value)
     }
 
     /// Every header, in order.
@@ -56,6 +59,11 @@ impl<'a> Headers<'a> {
 /// Collects names and values; a name is a `&str`, or a `Cow` where a broker had to repair invalid UTF-8.
 impl<'a, N: Into<Cow<'a, str>>> FromIterator<(N, Option<&'a [u8]>)> for Headers<'a> {
     fn from_iter<I: IntoIterator<Item = (N, Option<&'a [u8]>)>>(headers: I) -> Self {
-        Self { entries: headers.into_iter().map(|(name, value)| (name.into(), value)).collect() }
+        Self {
+            entries: headers
+                .into_iter()
+                .map(|(name, value)| (name.into(), value))
+                .collect(),
+        }
     }
 }

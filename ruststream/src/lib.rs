@@ -19,7 +19,8 @@ pub mod testing;
 pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionReport};
 pub use error::{BoxError, Error, ErrorKind, Problem};
 pub use handler::{
-    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Requirements, Shutdown, State,
+    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Requirements, Shutdown,
+    State,
 };
 pub use headers::Headers;
 pub use outcome::{Failure, FailureKind, IntoOutcome, Outcome, Permanent};

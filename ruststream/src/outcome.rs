@@ -60,13 +60,19 @@ pub enum FailureKind {
 impl Failure {
     /// A failure that another attempt will not heal.
     pub fn permanent(error: impl Into<BoxError>) -> Self {
-        Self { kind: FailureKind::Permanent, error: error.into() }
+        Self {
+            kind: FailureKind::Permanent,
+            error: error.into(),
+        }
     }
 
     /// A payload, key or header that could not be decoded. What extractors return.
     #[cold]
     pub fn undecodable(error: impl Into<BoxError>) -> Self {
-        Self { kind: FailureKind::Undecodable, error: error.into() }
+        Self {
+            kind: FailureKind::Undecodable,
+            error: error.into(),
+        }
     }
 
     #[cold]
@@ -76,7 +82,10 @@ impl Failure {
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "a panic without a text".to_owned());
-        Self { kind: FailureKind::Panic, error: text.into() }
+        Self {
+            kind: FailureKind::Panic,
+            error: text.into(),
+        }
     }
 
     /// What kind of failure this is.
@@ -98,14 +107,21 @@ impl<E: Into<BoxError>> From<E> for Failure {
     #[cold]
     fn from(error: E) -> Self {
         let error = error.into();
-        let kind = if is_permanent(&*error) { FailureKind::Permanent } else { FailureKind::Transient };
+        let kind = if is_permanent(&*error) {
+            FailureKind::Permanent
+        } else {
+            FailureKind::Transient
+        };
         Self { kind, error }
     }
 }
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure").field("kind", &self.kind).field("error", &self.error).finish()
+        f.debug_struct("Failure")
+            .field("kind", &self.kind)
+            .field("error", &self.error)
+            .finish()
     }
 }
 

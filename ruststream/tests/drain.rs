@@ -30,7 +30,9 @@ impl Handler for Gate {
 async fn start(gate: &Gate, partitions: i32) -> TestApp {
     let gate = Subscriber::new("orders", gate.clone()).name("bill");
     let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(gate));
-    TestApp::start_on(app, MemoryBroker::new().auto_create(partitions)).await.unwrap()
+    TestApp::start_on(app, MemoryBroker::new().auto_create(partitions))
+        .await
+        .unwrap()
 }
 
 async fn started(gate: &Gate, n: u64) {
@@ -40,12 +42,14 @@ async fn started(gate: &Gate, n: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revoke_lets_the_running_handler_finish_and_settles_it_before_the_partition_moves() -> Result<(), BoxError> {
+async fn a_revoke_lets_the_running_handler_finish_and_settles_it_before_the_partition_moves()
+-> Result<(), BoxError> {
     let gate = Gate::default();
     let t = start(&gate, 2).await;
     for partition in [0, 1] {
         for _ in 0..3 {
-            t.broker().publish(MemoryRecord::new("orders").partition(partition))?;
+            t.broker()
+                .publish(MemoryRecord::new("orders").partition(partition))?;
         }
     }
     started(&gate, 2).await;
@@ -78,7 +82,11 @@ async fn a_handler_that_outlasts_the_drain_timeout_is_cancelled_unsettled() -> R
     assert_eq!(report.subscriptions[0].unfinished, 1);
     assert_eq!(report.subscriptions[0].committed, []);
     // Three quarters of the 30 s are for the drain.
-    assert!((22..24).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(
+        (22..24).contains(&begun.elapsed().as_secs()),
+        "{:?}",
+        begun.elapsed()
+    );
     Ok(())
 }
 
@@ -109,18 +117,25 @@ async fn a_retry_wait_does_not_hold_a_rebalance() -> Result<(), BoxError> {
     }
 
     let policy = RetryPolicy::forever().initial(Duration::from_secs(30));
-    let app = RustStream::new("billing")
-        .broker(MemoryBroker::new(), |memory| memory.mount(Subscriber::new("orders", Fails).retry(policy)));
+    let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| {
+        memory.mount(Subscriber::new("orders", Fails).retry(policy))
+    });
     let t = TestApp::start_on(app, MemoryBroker::new().auto_create(2)).await?;
     t.broker().publish(MemoryRecord::new("orders").partition(1))?;
-    t.broker().until(|_| t.report().subscriptions[0].failed == 0).await;
+    t.broker()
+        .until(|_| t.report().subscriptions[0].failed == 0)
+        .await;
     while t.report().subscriptions[0].retried == 0 {
         tokio::task::yield_now().await;
     }
     let begun = Instant::now();
     let member = t.broker().join("billing", &["orders"])?;
     t.broker().until(|_| member.partitions().len() == 1).await;
-    assert!(begun.elapsed() < Duration::from_millis(10), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(10),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(t.position("orders", 1), None);
     Ok(())
 }
@@ -142,8 +157,9 @@ async fn a_handler_can_see_that_its_partition_is_to_drain() -> Result<(), BoxErr
     }
 
     let long = Long::default();
-    let app = RustStream::new("billing")
-        .broker(MemoryBroker::new(), |memory| memory.mount(Subscriber::new("orders", long.clone())));
+    let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| {
+        memory.mount(Subscriber::new("orders", long.clone()))
+    });
     let t = TestApp::start_on(app, MemoryBroker::new().auto_create(1)).await?;
     let broker = t.broker().clone();
     broker.publish(MemoryRecord::new("orders"))?;
@@ -159,7 +175,8 @@ async fn a_handler_can_see_that_its_partition_is_to_drain() -> Result<(), BoxErr
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_blocks_its_thread_is_abandoned_at_the_deadline_and_reported() -> Result<(), BoxError> {
+async fn a_handler_that_blocks_its_thread_is_abandoned_at_the_deadline_and_reported() -> Result<(), BoxError>
+{
     /// Blocks until its sender is gone.
     struct Blocks(std::sync::Mutex<std::sync::mpsc::Receiver<()>>, Arc<Notify>);
 
@@ -176,13 +193,19 @@ async fn a_handler_that_blocks_its_thread_is_abandoned_at_the_deadline_and_repor
     let handler = Blocks(blocked.into(), Arc::clone(&started));
     let app = RustStream::new("billing")
         .shutdown_timeout(Duration::from_millis(400))
-        .broker(MemoryBroker::new(), |memory| memory.mount(Subscriber::new("orders", handler).name("bill")));
+        .broker(MemoryBroker::new(), |memory| {
+            memory.mount(Subscriber::new("orders", handler).name("bill"))
+        });
     let t = TestApp::start_on(app, MemoryBroker::new().auto_create(1)).await?;
     t.broker().publish(MemoryRecord::new("orders"))?;
     started.notified().await;
     let begun = Instant::now();
     let error = t.stop().await.unwrap_err();
-    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(1_500),
+        "{:?}",
+        begun.elapsed()
+    );
     insta::assert_snapshot!(error, @"subscription bill was closed at its deadline without the drop of orders/0: what they did not store will be seen again");
     drop(unblock);
     Ok(())

@@ -21,19 +21,31 @@ impl Handler for Answer {
 async fn app(answer: fn(u32) -> Outcome) -> TestApp {
     let orders = Subscriber::new("orders", Answer(answer)).name("bill");
     let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(orders));
-    TestApp::start_on(app, MemoryBroker::new().auto_create(1)).await.unwrap()
+    TestApp::start_on(app, MemoryBroker::new().auto_create(1))
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_tried_again_in_place_until_it_passes() {
-    let t = app(|attempt| if attempt < 4 { Outcome::Failed("not yet".into()) } else { Outcome::Ack }).await;
+    let t = app(|attempt| {
+        if attempt < 4 {
+            Outcome::Failed("not yet".into())
+        } else {
+            Outcome::Ack
+        }
+    })
+    .await;
     t.publish("orders", &1).unwrap();
     t.publish("orders", &2).unwrap();
     t.settled().await;
     assert_eq!(t.position("orders", 0), Some(2));
     let report = t.stop().await.unwrap();
     let bill = &report.subscriptions[0];
-    assert_eq!((bill.received, bill.settled, bill.failed, bill.retried), (2, 2, 6, 6));
+    assert_eq!(
+        (bill.received, bill.settled, bill.failed, bill.retried),
+        (2, 2, 6, 6)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,12 +63,22 @@ async fn spent_attempts_stop_the_app_and_settle_nothing() {
     assert_eq!(broker.position("billing", "orders", 0), None);
     // 51.1 s of back-off, each wait shortened by up to a quarter.
     let waited = begun.elapsed();
-    assert!((Duration::from_secs(38)..Duration::from_secs(52)).contains(&waited), "{waited:?}");
+    assert!(
+        (Duration::from_secs(38)..Duration::from_secs(52)).contains(&waited),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_spends_the_attempts_of_the_policy() {
-    let t = app(|attempt| if attempt < 10 { Outcome::Retry } else { Outcome::Ack }).await;
+    let t = app(|attempt| {
+        if attempt < 10 {
+            Outcome::Retry
+        } else {
+            Outcome::Ack
+        }
+    })
+    .await;
     t.publish("orders", &1).unwrap();
     t.settled().await;
     assert_eq!(t.report().subscriptions[0].retried, 9);
@@ -68,7 +90,10 @@ async fn skip_settles_and_is_counted() {
     t.publish("orders", &1).unwrap();
     t.settled().await;
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].settled, report.subscriptions[0].skipped), (1, 1));
+    assert_eq!(
+        (report.subscriptions[0].settled, report.subscriptions[0].skipped),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +152,8 @@ impl Handler for Decode {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payload_that_does_not_decode_stops_the_subscription_and_the_others_commit() -> Result<(), BoxError> {
+async fn a_payload_that_does_not_decode_stops_the_subscription_and_the_others_commit() -> Result<(), BoxError>
+{
     let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| {
         memory
             .mount(Subscriber::new("orders", Decode).name("bill"))

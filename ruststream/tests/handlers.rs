@@ -24,8 +24,15 @@ impl Seen {
 
 async fn start(mount: impl FnOnce(Mounts<MemoryBroker>) -> Mounts<MemoryBroker>) -> (TestApp, Seen) {
     let seen = Seen::default();
-    let app = RustStream::new("test").state(seen.clone()).broker(MemoryBroker::new(), mount);
-    (TestApp::start_on(app, MemoryBroker::new().auto_create(1)).await.unwrap(), seen)
+    let app = RustStream::new("test")
+        .state(seen.clone())
+        .broker(MemoryBroker::new(), mount);
+    (
+        TestApp::start_on(app, MemoryBroker::new().auto_create(1))
+            .await
+            .unwrap(),
+        seen,
+    )
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,22 +74,46 @@ async fn raw(payload: &[u8], State(seen): State<'_, Seen>) {
 #[tokio::test]
 async fn a_payload_comes_by_value_by_reference_borrowed_or_raw() -> Result<(), BoxError> {
     let (t, seen) = start(|memory| memory.mount(by_value)).await;
-    t.publish("orders", &Owned { id: 1, item: "tea".into() })?;
+    t.publish(
+        "orders",
+        &Owned {
+            id: 1,
+            item: "tea".into(),
+        },
+    )?;
     t.settled().await;
     assert_eq!(seen.take(), ["1 tea"]);
 
     let (t, seen) = start(|memory| memory.mount(by_reference)).await;
-    t.publish("orders", &Owned { id: 1, item: "tea".into() })?;
+    t.publish(
+        "orders",
+        &Owned {
+            id: 1,
+            item: "tea".into(),
+        },
+    )?;
     t.settled().await;
     assert_eq!(seen.take(), ["1 tea"]);
 
     let (t, seen) = start(|memory| memory.mount(borrowed)).await;
-    t.publish("orders", &Owned { id: 1, item: "tea".into() })?;
+    t.publish(
+        "orders",
+        &Owned {
+            id: 1,
+            item: "tea".into(),
+        },
+    )?;
     t.settled().await;
     assert_eq!(seen.take(), ["1 tea"]);
 
     let (t, seen) = start(|memory| memory.mount(raw)).await;
-    t.publish("orders", &Owned { id: 1, item: "tea".into() })?;
+    t.publish(
+        "orders",
+        &Owned {
+            id: 1,
+            item: "tea".into(),
+        },
+    )?;
     t.broker().publish(MemoryRecord::new("orders").payload(""))?;
     t.settled().await;
     assert_eq!(seen.take(), [r#"{"id":1,"item":"tea"}"#, ""]);
@@ -102,7 +133,13 @@ async fn null_is_a_value(order: Option<serde_json::Value>, State(seen): State<'_
 #[tokio::test]
 async fn an_option_is_none_for_a_tombstone_and_json_null_is_a_value() -> Result<(), BoxError> {
     let (t, seen) = start(|memory| memory.mount(with_tombstones)).await;
-    t.publish("orders", &Owned { id: 1, item: "tea".into() })?;
+    t.publish(
+        "orders",
+        &Owned {
+            id: 1,
+            item: "tea".into(),
+        },
+    )?;
     t.broker().publish(MemoryRecord::new("orders"))?;
     t.settled().await;
     assert_eq!(seen.take(), ["tea", "tombstone"]);
@@ -144,7 +181,9 @@ impl<'m> FromDelivery<'m> for Tenant<'m> {
     fn from_delivery<D: Delivery>(delivery: &'m D, _cx: Context<'m>) -> Result<Self, Failure> {
         let value = delivery.headers().get("tenant").flatten();
         let value = value.ok_or_else(|| Failure::undecodable("the header `tenant` is missing"))?;
-        std::str::from_utf8(value).map(Tenant).map_err(Failure::undecodable)
+        std::str::from_utf8(value)
+            .map(Tenant)
+            .map_err(Failure::undecodable)
     }
 }
 
@@ -165,8 +204,17 @@ async fn extracts(
     assert!(!shutdown.is_requested());
     assert!(meta.timestamp.is_some());
     let traces: Vec<_> = headers.all("trace").collect();
-    let Meta { topic, partition, offset, attempt, .. } = meta;
-    seen.note(format!("{} {tenant} {traces:?} {topic}/{partition}@{offset} attempt {attempt}", key.0));
+    let Meta {
+        topic,
+        partition,
+        offset,
+        attempt,
+        ..
+    } = meta;
+    seen.note(format!(
+        "{} {tenant} {traces:?} {topic}/{partition}@{offset} attempt {attempt}",
+        key.0
+    ));
     Outcome::Ack
 }
 
@@ -213,12 +261,18 @@ async fn a_result_follows_the_policy_of_the_attribute() -> Result<(), BoxError> 
     t.settled().await;
     t.broker().publish(MemoryRecord::new("orders").payload([0xff]))?;
     let error = t.stopped().await.unwrap_err();
-    assert!(error.to_string().contains("its handler failed 10 times"), "{error}");
+    assert!(
+        error.to_string().contains("its handler failed 10 times"),
+        "{error}"
+    );
 
     let (t, _) = start(|memory| memory.mount(fails_once)).await;
     t.broker().publish(MemoryRecord::new("orders").payload("x"))?;
     let error = t.stopped().await.unwrap_err();
-    assert!(error.to_string().contains("its handler failed 1 times"), "{error}");
+    assert!(
+        error.to_string().contains("its handler failed 1 times"),
+        "{error}"
+    );
     Ok(())
 }
 
@@ -240,11 +294,19 @@ async fn one_handler_twice_needs_two_names_and_options_stand_on_the_function() -
 
 #[tokio::test]
 async fn a_missing_state_is_a_start_up_error_that_names_type_and_handler() {
-    let app = RustStream::new("test").broker(MemoryBroker::new().auto_create(1), |memory| memory.mount(raw).mount(by_value));
+    let app = RustStream::new("test").broker(MemoryBroker::new().auto_create(1), |memory| {
+        memory.mount(raw).mount(by_value)
+    });
     let error = app.start().await.unwrap_err();
     let problems: Vec<_> = error.problems().iter().map(ToString::to_string).collect();
-    assert_eq!(problems[0], "subscription raw: needs a state of type handlers::Seen: add .state(..) with one to the app");
-    assert!(problems[1].starts_with("subscription by_value: needs a state"), "{problems:?}");
+    assert_eq!(
+        problems[0],
+        "subscription raw: needs a state of type handlers::Seen: add .state(..) with one to the app"
+    );
+    assert!(
+        problems[1].starts_with("subscription by_value: needs a state"),
+        "{problems:?}"
+    );
 }
 
 #[tokio::test]

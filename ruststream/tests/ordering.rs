@@ -33,13 +33,21 @@ impl Handler for Wait {
         if wait > 0 {
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
-        let failures = delivery.headers().get("fail").flatten().map_or(0, |value| value[0].into());
+        let failures = delivery
+            .headers()
+            .get("fail")
+            .flatten()
+            .map_or(0, |value| value[0].into());
         let mut log = self.0.lock().unwrap();
         log.open -= 1;
         if cx.attempt() <= failures {
             return Outcome::Failed("asked to".into());
         }
-        log.finished.push((delivery.key().map(<[u8]>::to_vec), delivery.offset(), cx.attempt()));
+        log.finished.push((
+            delivery.key().map(<[u8]>::to_vec),
+            delivery.offset(),
+            cx.attempt(),
+        ));
         Outcome::Ack
     }
 }
@@ -49,11 +57,16 @@ fn app(subscriber: Subscriber<Wait>) -> RustStream {
 }
 
 fn record(key: &str, wait: u64) -> MemoryRecord {
-    MemoryRecord::new("orders").partition(0).key(key).payload(wait.to_string())
+    MemoryRecord::new("orders")
+        .partition(0)
+        .key(key)
+        .payload(wait.to_string())
 }
 
 async fn start(subscriber: Subscriber<Wait>) -> TestApp {
-    TestApp::start_on(app(subscriber), MemoryBroker::new().auto_create(1)).await.unwrap()
+    TestApp::start_on(app(subscriber), MemoryBroker::new().auto_create(1))
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,14 +79,24 @@ async fn within_a_partition_one_delivery_after_another() -> Result<(), BoxError>
     t.settled().await;
     let log = log.0.lock().unwrap();
     assert_eq!(log.most_open, 1);
-    assert_eq!(log.finished.iter().map(|(_, offset, _)| *offset).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert_eq!(
+        log.finished
+            .iter()
+            .map(|(_, offset, _)| *offset)
+            .collect::<Vec<_>>(),
+        [0, 1, 2, 3, 4]
+    );
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn partitions_run_in_parallel() -> Result<(), BoxError> {
     let log = Wait::default();
-    let t = TestApp::start_on(app(Subscriber::new("orders", log.clone())), MemoryBroker::new().auto_create(12)).await?;
+    let t = TestApp::start_on(
+        app(Subscriber::new("orders", log.clone())),
+        MemoryBroker::new().auto_create(12),
+    )
+    .await?;
     for partition in 0..12 {
         t.broker().publish(record("a", 50).partition(partition))?;
     }
@@ -87,11 +110,18 @@ async fn partitions_run_in_parallel() -> Result<(), BoxError> {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_in_order_and_a_slow_or_retrying_key_does_not_stall_the_others() -> Result<(), BoxError> {
     let log = Wait::default();
-    let t = start(Subscriber::new("orders", log.clone()).ordering(ProcessingOrder::Key).concurrency(8)).await;
+    let t = start(
+        Subscriber::new("orders", log.clone())
+            .ordering(ProcessingOrder::Key)
+            .concurrency(8),
+    )
+    .await;
     t.broker().publish(record("slow", 5_000))?;
-    t.broker().publish(record("retrying", 1).header("fail", vec![5]))?;
+    t.broker()
+        .publish(record("retrying", 1).header("fail", vec![5]))?;
     for n in 0..200 {
-        t.broker().publish(record(["slow", "retrying", "a", "b", "c", "d"][n % 6], 1))?;
+        t.broker()
+            .publish(record(["slow", "retrying", "a", "b", "c", "d"][n % 6], 1))?;
     }
     // The four other keys are done long before the slow one, or the retries of the retrying one (3.1 s).
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -101,7 +131,11 @@ async fn a_key_is_in_order_and_a_slow_or_retrying_key_does_not_stall_the_others(
     let log = log.0.lock().unwrap();
     let mut last: HashMap<_, i64> = HashMap::new();
     for (key, offset, _) in &log.finished {
-        assert!(last.insert(key.clone(), *offset).is_none_or(|before| before < *offset), "{key:?} out of order");
+        assert!(
+            last.insert(key.clone(), *offset)
+                .is_none_or(|before| before < *offset),
+            "{key:?} out of order"
+        );
     }
     assert_eq!(log.finished.len(), 202);
     assert!(log.most_open <= 8);
@@ -110,9 +144,15 @@ async fn a_key_is_in_order_and_a_slow_or_retrying_key_does_not_stall_the_others(
 }
 
 #[tokio::test(start_paused = true)]
-async fn unordered_deliveries_finish_as_they_can_and_the_position_follows_the_lowest() -> Result<(), BoxError> {
+async fn unordered_deliveries_finish_as_they_can_and_the_position_follows_the_lowest() -> Result<(), BoxError>
+{
     let log = Wait::default();
-    let t = start(Subscriber::new("orders", log.clone()).ordering(ProcessingOrder::Unordered).concurrency(3)).await;
+    let t = start(
+        Subscriber::new("orders", log.clone())
+            .ordering(ProcessingOrder::Unordered)
+            .concurrency(3),
+    )
+    .await;
     for wait in [300, 10, 20, 200, 5] {
         t.broker().publish(record("same", wait))?;
     }
@@ -120,7 +160,13 @@ async fn unordered_deliveries_finish_as_they_can_and_the_position_follows_the_lo
     t.broker().publish(record("same", 1))?;
     t.settled().await;
     let log = log.0.lock().unwrap();
-    assert_eq!(log.finished.iter().map(|(_, offset, _)| *offset).collect::<Vec<_>>(), [1, 2, 4, 1005, 3, 0]);
+    assert_eq!(
+        log.finished
+            .iter()
+            .map(|(_, offset, _)| *offset)
+            .collect::<Vec<_>>(),
+        [1, 2, 4, 1005, 3, 0]
+    );
     assert_eq!(log.most_open, 3);
     assert_eq!(t.position("orders", 0), Some(1006));
     Ok(())
@@ -129,7 +175,12 @@ async fn unordered_deliveries_finish_as_they_can_and_the_position_follows_the_lo
 #[tokio::test(start_paused = true)]
 async fn null_keys_wait_for_nothing() -> Result<(), BoxError> {
     let log = Wait::default();
-    let t = start(Subscriber::new("orders", log.clone()).ordering(ProcessingOrder::Key).concurrency(4)).await;
+    let t = start(
+        Subscriber::new("orders", log.clone())
+            .ordering(ProcessingOrder::Key)
+            .concurrency(4),
+    )
+    .await;
     for _ in 0..4 {
         t.broker().publish(MemoryRecord::new("orders").payload("50"))?;
     }
@@ -139,16 +190,21 @@ async fn null_keys_wait_for_nothing() -> Result<(), BoxError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn auto_moves_the_position_when_the_handler_starts_and_a_clean_stop_leaves_nothing_out() -> Result<(), BoxError> {
+async fn auto_moves_the_position_when_the_handler_starts_and_a_clean_stop_leaves_nothing_out()
+-> Result<(), BoxError> {
     let log = Wait::default();
-    let subscriber = Subscriber::new("orders", log.clone()).ordering(ProcessingOrder::Key).concurrency(2);
+    let subscriber = Subscriber::new("orders", log.clone())
+        .ordering(ProcessingOrder::Key)
+        .concurrency(2);
     let broker = MemoryBroker::new().auto_create(1).commit(Commit::Auto);
     let t = TestApp::start_on(app(subscriber), broker.clone()).await?;
     for key in ["a", "a", "b", "a"] {
         broker.publish(record(key, 100))?;
     }
     // The first `a` and the `b` have started; the second `a` has not, and holds the position.
-    broker.until(|broker| broker.position("billing", "orders", 0) == Some(1)).await;
+    broker
+        .until(|broker| broker.position("billing", "orders", 0) == Some(1))
+        .await;
     t.stop().await?;
     assert_eq!(broker.position("billing", "orders", 0), Some(1));
     assert_eq!(log.0.lock().unwrap().finished.len(), 2, "what runs may finish");
@@ -156,7 +212,8 @@ async fn auto_moves_the_position_when_the_handler_starts_and_a_clean_stop_leaves
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_thousand_deliveries_with_awaiting_handlers_are_each_handled_once() -> Result<(), BoxError> {
+async fn a_hundred_thousand_deliveries_with_awaiting_handlers_are_each_handled_once() -> Result<(), BoxError>
+{
     struct Sum(Arc<std::sync::atomic::AtomicU64>);
 
     impl Handler for Sum {
@@ -169,18 +226,32 @@ async fn a_hundred_thousand_deliveries_with_awaiting_handlers_are_each_handled_o
         }
     }
 
-    for ordering in [ProcessingOrder::Partition, ProcessingOrder::Key, ProcessingOrder::Unordered] {
+    for ordering in [
+        ProcessingOrder::Partition,
+        ProcessingOrder::Key,
+        ProcessingOrder::Unordered,
+    ] {
         let sum = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let subscriber = Subscriber::new("orders", Sum(Arc::clone(&sum))).ordering(ordering);
         let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(subscriber));
         let t = TestApp::start(app).await?;
         for n in 0..33_334_u64 {
-            t.broker().publish(MemoryRecord::new("orders").key(format!("{}", n % 97)).payload(n.to_string()))?;
+            t.broker().publish(
+                MemoryRecord::new("orders")
+                    .key(format!("{}", n % 97))
+                    .payload(n.to_string()),
+            )?;
         }
         t.settled().await;
-        assert_eq!(sum.load(std::sync::atomic::Ordering::Relaxed), 33_333 * 33_334 / 2);
+        assert_eq!(
+            sum.load(std::sync::atomic::Ordering::Relaxed),
+            33_333 * 33_334 / 2
+        );
         let report = t.stop().await?;
-        assert_eq!((report.subscriptions[0].received, report.subscriptions[0].settled), (33_334, 33_334));
+        assert_eq!(
+            (report.subscriptions[0].received, report.subscriptions[0].settled),
+            (33_334, 33_334)
+        );
     }
     Ok(())
 }

@@ -33,12 +33,15 @@ impl Handler for NeedsRates {
 
 #[tokio::test]
 async fn every_misconfiguration_is_reported_at_once_in_mount_order() {
-    let app = RustStream::new("billing").state(7_u32).state(8_u32).broker(MemoryBroker::new(), |memory| {
-        memory
-            .mount(Subscriber::new("orders", NeedsRates).name("bill"))
-            .mount(Subscriber::new("orders", Nothing).name("bill").concurrency(4))
-            .mount(Subscriber::new("payments", Nothing).name("pay"))
-    });
+    let app = RustStream::new("billing")
+        .state(7_u32)
+        .state(8_u32)
+        .broker(MemoryBroker::new(), |memory| {
+            memory
+                .mount(Subscriber::new("orders", NeedsRates).name("bill"))
+                .mount(Subscriber::new("orders", Nothing).name("bill").concurrency(4))
+                .mount(Subscriber::new("payments", Nothing).name("pay"))
+        });
     let error = app.start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Startup);
     insta::assert_snapshot!(error, @r"
@@ -61,7 +64,11 @@ async fn an_app_without_a_broker_or_a_subscriber_does_not_start() {
     the app cannot start, 1 problem
       - app billing: has no broker: add .broker(..) with a subscriber
     ");
-    let error = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory).start().await.unwrap_err();
+    let error = RustStream::new("billing")
+        .broker(MemoryBroker::new(), |memory| memory)
+        .start()
+        .await
+        .unwrap_err();
     insta::assert_snapshot!(error, @r"
     the app cannot start, 1 problem
       - memory broker: has no subscriber: mount one, or remove the broker
@@ -78,7 +85,10 @@ impl Broker for Silent {
         "a silent broker".to_owned()
     }
 
-    async fn subscribe(&self, _requests: Vec<SubscribeRequest>) -> Result<Vec<MemorySubscription>, Vec<Problem>> {
+    async fn subscribe(
+        &self,
+        _requests: Vec<SubscribeRequest>,
+    ) -> Result<Vec<MemorySubscription>, Vec<Problem>> {
         std::future::pending().await
     }
 }
@@ -100,7 +110,9 @@ async fn a_failing_start_up_hook_ends_the_start_and_gives_the_group_back() {
     let broker = MemoryBroker::new().auto_create(2);
     let app = RustStream::new("billing")
         .on_startup(async || Err::<(), _>("no database"))
-        .broker(MemoryBroker::new(), |memory| memory.mount(Subscriber::new("orders", Nothing)));
+        .broker(MemoryBroker::new(), |memory| {
+            memory.mount(Subscriber::new("orders", Nothing))
+        });
     let error = TestApp::start_on(app, broker.clone()).await.unwrap_err();
     insta::assert_snapshot!(format!("{error:?}"), @r"
     a start-up hook failed, the app did not start
@@ -116,7 +128,9 @@ async fn hooks_run_around_the_service() -> Result<(), Error> {
     let app = RustStream::new("billing")
         .on_startup(async move || started.send(()).await)
         .on_shutdown(async move || stopped.send(()).await)
-        .broker(MemoryBroker::new(), |memory| memory.mount(Subscriber::new("orders", Nothing)));
+        .broker(MemoryBroker::new(), |memory| {
+            memory.mount(Subscriber::new("orders", Nothing))
+        });
     let t = TestApp::start(app).await?;
     assert_eq!(was_started.try_recv(), Ok(()));
     assert!(was_stopped.try_recv().is_err());

@@ -54,7 +54,14 @@ async fn main() -> Result<(), BoxError> {
     };
     kafka.create_topic(TOPIC, PARTITIONS).await?;
     let servers = kafka.bootstrap_servers().to_owned();
-    println!("{} orders on {servers}", if args.forever { "endless".to_owned() } else { count.to_string() });
+    println!(
+        "{} orders on {servers}",
+        if args.forever {
+            "endless".to_owned()
+        } else {
+            count.to_string()
+        }
+    );
 
     let billing = Arc::new(Billing::new());
     let running = service::app(kafka, Arc::clone(&billing)).start().await?;

@@ -30,8 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 impl Producer {
     /// Makes `count` orders, as fast as they are billed.
     pub(crate) fn start(servers: &str, billing: Arc<Billing>, count: u64) -> Result<Self, BoxError> {
-        let producer: ThreadedProducer<DefaultProducerContext> =
-            rdkafka::ClientConfig::new().set("bootstrap.servers", servers).set("linger.ms", "5").create()?;
+        let producer: ThreadedProducer<DefaultProducerContext> = rdkafka::ClientConfig::new()
+            .set("bootstrap.servers", servers)
+            .set("linger.ms", "5")
+            .create()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -43,7 +45,9 @@ impl Producer {
     /// Stops making orders; an error if one could not be made.
     pub(crate) fn stop(self) -> Result<(), BoxError> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| "the producer's thread panicked")??;
+        self.thread
+            .join()
+            .map_err(|_| "the producer's thread panicked")??;
         Ok(())
     }
 }
@@ -59,7 +63,12 @@ fn make(
             break;
         }
         let customer = format!("customer-{}", id % 1_000);
-        let order = Order { run: billing.run, id, customer: &customer, cents: 100 + id % 9_900 };
+        let order = Order {
+            run: billing.run,
+            id,
+            customer: &customer,
+            cents: 100 + id % 9_900,
+        };
         let payload = serde_json::to_vec(&order).map_err(|error| error.to_string())?;
         let mut record = BaseRecord::to(TOPIC).key(&customer).payload(&payload);
         while let Err((error, refused)) = producer.send(record) {
@@ -70,7 +79,9 @@ fn make(
             record = refused;
         }
     }
-    producer.flush(PATIENCE).map_err(|error| format!("not every order was sent: {error}"))
+    producer
+        .flush(PATIENCE)
+        .map_err(|error| format!("not every order was sent: {error}"))
 }
 
 /// Waits until fewer than `WINDOW` orders are open. `false`: there is no need for more.

@@ -24,7 +24,12 @@ impl Progress {
     pub(crate) fn new(count: u64) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| bar(count));
-        Self { bar, count, begun: now, printed: now }
+        Self {
+            bar,
+            count,
+            begun: now,
+            printed: now,
+        }
     }
 
     /// Shows the state.
@@ -34,8 +39,16 @@ impl Progress {
         } else if self.printed.elapsed() >= LINE {
             self.printed = Instant::now();
             let rate = billed as f64 / self.begun.elapsed().as_secs_f64();
-            let retried: u64 = report.subscriptions.iter().map(|subscription| subscription.retried).sum();
-            let of = if self.count == u64::MAX { String::new() } else { format!(" of {}", self.count) };
+            let retried: u64 = report
+                .subscriptions
+                .iter()
+                .map(|subscription| subscription.retried)
+                .sum();
+            let of = if self.count == u64::MAX {
+                String::new()
+            } else {
+                format!(" of {}", self.count)
+            };
             println!("billed {billed}{of}, {rate:.0}/s, {retried} retried");
         }
     }
@@ -51,9 +64,15 @@ impl Progress {
 
 fn bar(count: u64) -> ProgressBar {
     let (bar, template) = if count == u64::MAX {
-        (ProgressBar::new_spinner(), "{spinner} {human_pos} billed, {per_sec}")
+        (
+            ProgressBar::new_spinner(),
+            "{spinner} {human_pos} billed, {per_sec}",
+        )
     } else {
-        (ProgressBar::new(count), "{bar:40} {human_pos}/{human_len} billed, {per_sec}, {eta} left")
+        (
+            ProgressBar::new(count),
+            "{bar:40} {human_pos}/{human_len} billed, {per_sec}, {eta} left",
+        )
     };
     match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
@@ -64,12 +83,25 @@ fn bar(count: u64) -> ProgressBar {
 /// The summary on standard output.
 pub(crate) fn summary(report: &Report, billing: &Billing) {
     let (billed, cents) = (billing.billed(), billing.cents());
-    println!("billed    {billed} orders of this run, {}.{:02} in all", cents / 100, cents % 100);
+    println!(
+        "billed    {billed} orders of this run, {}.{:02} in all",
+        cents / 100,
+        cents % 100
+    );
     for subscription in &report.subscriptions {
-        let SubscriptionReport { received, failed, retried, committed, .. } = subscription;
+        let SubscriptionReport {
+            received,
+            failed,
+            retried,
+            committed,
+            ..
+        } = subscription;
         println!("received  {received}, failed {failed}, retried {retried}");
         for position in committed {
-            println!("committed {}/{} at {}", position.topic, position.partition, position.offset);
+            println!(
+                "committed {}/{} at {}",
+                position.topic, position.partition, position.offset
+            );
         }
     }
     let rate = billed as f64 / report.elapsed.as_secs_f64();

@@ -61,13 +61,21 @@ async fn bill(
 
 /// The app, on any broker: `main` gives it Kafka, a test the memory broker.
 pub(crate) fn app<B: Broker>(broker: B, billing: Arc<Billing>) -> RustStream {
-    RustStream::new("orders-example").state(billing).broker(broker, |broker| broker.mount(bill))
+    RustStream::new("orders-example")
+        .state(billing)
+        .broker(broker, |broker| broker.mount(bill))
 }
 
 impl Billing {
     pub(crate) fn new() -> Self {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self { run: since.as_nanos() as u64, billed: AtomicU64::new(0), cents: AtomicU64::new(0) }
+        let since = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            run: since.as_nanos() as u64,
+            billed: AtomicU64::new(0),
+            cents: AtomicU64::new(0),
+        }
     }
 
     /// Orders of this run that were billed.
@@ -93,7 +101,15 @@ mod tests {
         let billing = Arc::new(Billing::new());
         let t = TestApp::start(app(MemoryBroker::new(), Arc::clone(&billing))).await?;
         for id in [1, 2, NO_ANSWER / 2] {
-            t.publish(TOPIC, &Order { run: billing.run, id, customer: "ada", cents: 150 })?;
+            t.publish(
+                TOPIC,
+                &Order {
+                    run: billing.run,
+                    id,
+                    customer: "ada",
+                    cents: 150,
+                },
+            )?;
         }
         t.settled().await;
         assert_eq!((billing.billed(), billing.cents()), (3, 450));

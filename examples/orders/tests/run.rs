@@ -4,20 +4,31 @@ use std::process::Command;
 
 fn orders(servers: Option<&str>) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orders"));
-    command.args(["--count", "20000"]).env_remove("KAFKA_BOOTSTRAP_SERVERS");
+    command
+        .args(["--count", "20000"])
+        .env_remove("KAFKA_BOOTSTRAP_SERVERS");
     if let Some(servers) = servers {
         command.env("KAFKA_BOOTSTRAP_SERVERS", servers);
     }
     let output = command.output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
     out.into_owned()
 }
 
 /// The sum of the committed positions.
 fn committed(out: &str) -> u64 {
-    let of = |line: &str| line.rsplit_once(" at ").map_or(0, |(_, at)| at.parse::<u64>().unwrap());
-    out.lines().filter(|line| line.starts_with("committed orders/")).map(of).sum()
+    let of = |line: &str| {
+        line.rsplit_once(" at ")
+            .map_or(0, |(_, at)| at.parse::<u64>().unwrap())
+    };
+    out.lines()
+        .filter(|line| line.starts_with("committed orders/"))
+        .map(of)
+        .sum()
 }
 
 #[test]

@@ -151,7 +151,10 @@ impl RustStream {
 impl std::fmt::Debug for RustStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let brokers: Vec<_> = self.services.iter().map(|service| service.describe()).collect();
-        f.debug_struct("RustStream").field("name", &self.name).field("brokers", &brokers).finish_non_exhaustive()
+        f.debug_struct("RustStream")
+            .field("name", &self.name)
+            .field("brokers", &brokers)
+            .finish_non_exhaustive()
     }
 }
 

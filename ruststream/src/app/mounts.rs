@@ -68,14 +68,33 @@ impl<B: Broker> Mounts<B> {
 
 impl<B: Broker> std::fmt::Debug for Mounts<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.mounted.iter().map(|mounted| &mounted.name)).finish()
+        f.debug_list()
+            .entries(self.mounted.iter().map(|mounted| &mounted.name))
+            .finish()
     }
 }
 
-fn start<P: Partition, H: Handler>(name: &Arc<str>, handler: &Arc<H>, counters: &Arc<Counters>) -> MakeStart<P> {
+fn start<P: Partition, H: Handler>(
+    name: &Arc<str>,
+    handler: &Arc<H>,
+    counters: &Arc<Counters>,
+) -> MakeStart<P> {
     let (name, handler, counters) = (Arc::clone(name), Arc::clone(handler), Arc::clone(counters));
-    Box::new(move |Surroundings { settings, states, stopping }| {
-        let serving = Arc::new(Serving { name, handler, settings, states, counters, stopping });
-        Box::new(move |partition| Box::pin(serve(partition, Arc::clone(&serving))))
-    })
+    Box::new(
+        move |Surroundings {
+                  settings,
+                  states,
+                  stopping,
+              }| {
+            let serving = Arc::new(Serving {
+                name,
+                handler,
+                settings,
+                states,
+                counters,
+                stopping,
+            });
+            Box::new(move |partition| Box::pin(serve(partition, Arc::clone(&serving))))
+        },
+    )
 }

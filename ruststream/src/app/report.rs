@@ -74,15 +74,37 @@ impl Termination for Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for subscription in &self.subscriptions {
-            let SubscriptionReport { name, received, settled, failed, retried, skipped, unfinished, late, .. } =
-                subscription;
-            writeln!(f, "{name}: received {received}, settled {settled} ({skipped} skipped), failed {failed}, retried {retried}, unfinished {unfinished}, late {late}")?;
-            for Committed { topic, partition, offset, .. } in &subscription.committed {
+            let SubscriptionReport {
+                name,
+                received,
+                settled,
+                failed,
+                retried,
+                skipped,
+                unfinished,
+                late,
+                ..
+            } = subscription;
+            writeln!(
+                f,
+                "{name}: received {received}, settled {settled} ({skipped} skipped), failed {failed}, retried {retried}, unfinished {unfinished}, late {late}"
+            )?;
+            for Committed {
+                topic,
+                partition,
+                offset,
+                ..
+            } in &subscription.committed
+            {
                 writeln!(f, "  {topic}/{partition} committed at {offset}")?;
             }
         }
         if self.abandoned > 0 {
-            writeln!(f, "{} partitions abandoned: a handler blocks its thread", self.abandoned)?;
+            writeln!(
+                f,
+                "{} partitions abandoned: a handler blocks its thread",
+                self.abandoned
+            )?;
         }
         write!(f, "in {:.1} s", self.elapsed.as_secs_f64())
     }

@@ -55,9 +55,14 @@ struct Live {
 
 impl Live {
     fn report(&self) -> Report {
-        let read = |live: &LiveSubscription| SubscriptionReport::read(&live.name, &live.topic, &live.counters);
+        let read =
+            |live: &LiveSubscription| SubscriptionReport::read(&live.name, &live.topic, &live.counters);
         let subscriptions = self.subscriptions.iter().map(read);
-        Report { subscriptions: subscriptions.collect(), elapsed: self.started.elapsed(), ..Report::default() }
+        Report {
+            subscriptions: subscriptions.collect(),
+            elapsed: self.started.elapsed(),
+            ..Report::default()
+        }
     }
 }
 
@@ -69,10 +74,23 @@ impl Running {
         subscriptions: Subscriptions,
         on_shutdown: Vec<Hook>,
     ) -> Self {
-        let live = Arc::new(Live { started: Instant::now(), subscriptions });
+        let live = Arc::new(Live {
+            started: Instant::now(),
+            subscriptions,
+        });
         let mut supervisor = JoinSet::new();
-        supervisor.spawn(supervise(serving, stopping.clone(), Arc::clone(&live), on_shutdown));
-        Self { name, supervisor, handle: StopHandle(stopping), live }
+        supervisor.spawn(supervise(
+            serving,
+            stopping.clone(),
+            Arc::clone(&live),
+            on_shutdown,
+        ));
+        Self {
+            name,
+            supervisor,
+            handle: StopHandle(stopping),
+            live,
+        }
     }
 
     /// The app's name.
@@ -117,9 +135,9 @@ impl Running {
     async fn ended(&mut self) -> Result<Report, Error> {
         match self.supervisor.join_next().await {
             Some(Ok(result)) => result,
-            Some(Err(error)) => {
-                Err(Error::new(ErrorKind::Internal, "the app's supervisor ended abnormally").with_source(error))
-            }
+            Some(Err(error)) => Err(
+                Error::new(ErrorKind::Internal, "the app's supervisor ended abnormally").with_source(error),
+            ),
             None => Err(Error::new(ErrorKind::Internal, "the app was waited for twice")),
         }
     }
@@ -143,7 +161,8 @@ async fn supervise(
             match end {
                 Ok(end) => ends.push(end),
                 Err(error) => stopping.fail(
-                    Error::new(ErrorKind::Internal, "a subscription's task ended abnormally").with_source(error),
+                    Error::new(ErrorKind::Internal, "a subscription's task ended abnormally")
+                        .with_source(error),
                 ),
             }
         }
@@ -170,7 +189,10 @@ async fn supervise(
         let failed = match timeout_at(by, hook()).await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => Error::new(ErrorKind::Internal, "a shutdown hook failed").with_source(error),
-            Err(_) => Error::new(ErrorKind::Deadline, "the shutdown deadline passed while running a shutdown hook"),
+            Err(_) => Error::new(
+                ErrorKind::Deadline,
+                "the shutdown deadline passed while running a shutdown hook",
+            ),
         };
         close_error.get_or_insert(failed);
     }
@@ -199,7 +221,10 @@ pub(super) async fn run_until_signalled(app: RustStream) -> Result<Report, Error
 }
 
 fn interrupted(when: &str) -> Error {
-    Error::new(ErrorKind::Interrupted, format!("a signal ended the app {when}, positions may not be committed"))
+    Error::new(
+        ErrorKind::Interrupted,
+        format!("a signal ended the app {when}, positions may not be committed"),
+    )
 }
 
 #[cfg(unix)]
@@ -217,7 +242,10 @@ impl Signals {
                 Error::new(ErrorKind::Internal, "cannot listen for SIGINT and SIGTERM").with_source(error)
             })
         };
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
     }
 
     async fn next(&mut self) {

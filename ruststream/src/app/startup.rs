@@ -23,7 +23,12 @@ pub(super) trait Service: Send {
     fn describe(&self) -> String;
 
     /// Checks what can be checked without the broker; the settings of each handler, in mount order.
-    fn check(&self, states: &States, names: &mut HashSet<Arc<str>>, problems: &mut Vec<Problem>) -> Vec<Settings>;
+    fn check(
+        &self,
+        states: &States,
+        names: &mut HashSet<Arc<str>>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Settings>;
 
     fn counters(&self) -> Subscriptions;
 
@@ -58,12 +63,26 @@ impl<B: Broker> Service for Mount<B> {
         self.broker.describe()
     }
 
-    fn check(&self, states: &States, names: &mut HashSet<Arc<str>>, problems: &mut Vec<Problem>) -> Vec<Settings> {
+    fn check(
+        &self,
+        states: &States,
+        names: &mut HashSet<Arc<str>>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Settings> {
         if self.mounts.mounted.is_empty() {
-            problems.push(Problem::new(self.describe(), "has no subscriber: mount one, or remove the broker"));
+            problems.push(Problem::new(
+                self.describe(),
+                "has no subscriber: mount one, or remove the broker",
+            ));
         }
         let mut settings = Vec::new();
-        for Mounted { name, options, requirements, .. } in &self.mounts.mounted {
+        for Mounted {
+            name,
+            options,
+            requirements,
+            ..
+        } in &self.mounts.mounted
+        {
             if !names.insert(Arc::clone(name)) {
                 let text = "is mounted twice: give one of them another name with .name(..)";
                 problems.push(Problem::new(format!("subscription {name}"), text));
@@ -87,7 +106,9 @@ impl<B: Broker> Service for Mount<B> {
         let Self { broker, mounts } = *self;
         Box::pin(async move {
             match app.memory.take() {
-                Some(memory) => subscribe(memory, mounts.mounted, app, |mounted| mounted.start_in_memory).await,
+                Some(memory) => {
+                    subscribe(memory, mounts.mounted, app, |mounted| mounted.start_in_memory).await
+                }
                 None => subscribe(broker, mounts.mounted, app, |mounted| mounted.start).await,
             }
         })
@@ -101,16 +122,28 @@ async fn subscribe<B: Broker, P>(
     app: Connect,
     start_of: fn(Mounted<P>) -> MakeStart<<B::Subscription as Subscription>::Partition>,
 ) -> Result<Vec<Task>, Vec<Problem>> {
-    let requests = mounted.iter().zip(&app.settings).map(|(mounted, settings)| SubscribeRequest {
-        drain_timeout: settings.drain_timeout,
-        ..SubscribeRequest::new(&*mounted.name, &*mounted.topic, &*app.group)
-    });
+    let requests = mounted
+        .iter()
+        .zip(&app.settings)
+        .map(|(mounted, settings)| SubscribeRequest {
+            drain_timeout: settings.drain_timeout,
+            ..SubscribeRequest::new(&*mounted.name, &*mounted.topic, &*app.group)
+        });
     let subscriptions = broker.subscribe(requests.collect()).await?;
     let broker = Arc::new(broker);
     let mut tasks: Vec<Task> = Vec::new();
-    for (i, ((mounted, settings), subscription)) in mounted.into_iter().zip(app.settings).zip(subscriptions).enumerate() {
+    for (i, ((mounted, settings), subscription)) in mounted
+        .into_iter()
+        .zip(app.settings)
+        .zip(subscriptions)
+        .enumerate()
+    {
         let stopping = app.stopping.clone();
-        let surroundings = Surroundings { settings, states: Arc::clone(&app.states), stopping: stopping.clone() };
+        let surroundings = Surroundings {
+            settings,
+            states: Arc::clone(&app.states),
+            stopping: stopping.clone(),
+        };
         let start = start_of(mounted)(surroundings);
         let (broker, index) = (Arc::clone(&broker), app.first + i);
         tasks.push(Box::pin(async move {
@@ -124,34 +157,61 @@ async fn subscribe<B: Broker, P>(
 
 /// Starts the app, on `memory` in place of its brokers if given.
 pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Result<Running, Error> {
-    let RustStream { name, states, mut problems, services, on_startup, on_shutdown, .. } = app;
+    let RustStream {
+        name,
+        states,
+        mut problems,
+        services,
+        on_startup,
+        on_shutdown,
+        ..
+    } = app;
     let states = Arc::new(states);
     let stopping = Stopping::new(app.shutdown_timeout);
     let mut counters: Subscriptions = Vec::new();
     let mut names = HashSet::new();
     let mut connecting = Vec::new();
     if services.is_empty() {
-        problems.push(Problem::new(format!("app {name}"), "has no broker: add .broker(..) with a subscriber"));
+        problems.push(Problem::new(
+            format!("app {name}"),
+            "has no broker: add .broker(..) with a subscriber",
+        ));
     }
     for service in services {
         let settings = service.check(&states, &mut names, &mut problems);
         let first = counters.len();
         counters.extend(service.counters());
         let (states, stopping) = (Arc::clone(&states), stopping.clone());
-        let app = Connect { group: name.clone(), first, settings, states, stopping, memory: memory.clone() };
+        let app = Connect {
+            group: name.clone(),
+            first,
+            settings,
+            states,
+            stopping,
+            memory: memory.clone(),
+        };
         connecting.push((service.describe(), service.connect(app)));
     }
 
     let late = |what: &str| {
-        let text = format!("the start-up deadline of {:?} passed while {what}", app.startup_timeout);
+        let text = format!(
+            "the start-up deadline of {:?} passed while {what}",
+            app.startup_timeout
+        );
         Error::new(ErrorKind::Deadline, text)
     };
     let begun = tokio::time::Instant::now();
-    let brokers = connecting.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let brokers = connecting
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     let connected = join_all(connecting.into_iter().map(|(_, connecting)| connecting));
-    let connected = timeout(app.startup_timeout, connected)
-        .await
-        .map_err(|_| late(&format!("connecting to {brokers}: check that it is reachable, or raise .startup_timeout(..)")))?;
+    let connected = timeout(app.startup_timeout, connected).await.map_err(|_| {
+        late(&format!(
+            "connecting to {brokers}: check that it is reachable, or raise .startup_timeout(..)"
+        ))
+    })?;
     let mut tasks = Vec::new();
     for result in connected {
         match result {
@@ -165,9 +225,16 @@ pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Resu
 
     for hook in on_startup {
         let left = app.startup_timeout.saturating_sub(begun.elapsed());
-        timeout(left, hook()).await.map_err(|_| late("running a start-up hook"))?.map_err(|error| {
-            Error::new(ErrorKind::Startup, "a start-up hook failed, the app did not start").with_source(error)
-        })?;
+        timeout(left, hook())
+            .await
+            .map_err(|_| late("running a start-up hook"))?
+            .map_err(|error| {
+                Error::new(
+                    ErrorKind::Startup,
+                    "a start-up hook failed, the app did not start",
+                )
+                .with_source(error)
+            })?;
     }
     let mut serving = JoinSet::new();
     for task in tasks {

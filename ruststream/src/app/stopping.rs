@@ -25,7 +25,12 @@ const CLOSING_SHARE: u32 = 4;
 
 impl Stopping {
     pub(crate) fn new(timeout: Duration) -> Self {
-        Self(Arc::new(Inner { begun: CancellationToken::new(), deadline: OnceLock::new(), timeout, cause: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            begun: CancellationToken::new(),
+            deadline: OnceLock::new(),
+            timeout,
+            cause: Mutex::new(None),
+        }))
     }
 
     /// Begins to stop; the first call sets the deadline.

@@ -29,8 +29,17 @@ impl<F: Future> Lanes<F> {
     /// At most `limit` lanes; they are made as they are needed.
     pub(super) fn new(limit: usize) -> Self {
         let words = (0..limit.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let woken = Arc::new(Woken { words, task: AtomicWaker::new() });
-        Self { lanes: Vec::new(), free: Vec::new(), woken, word: 0, bits: 0 }
+        let woken = Arc::new(Woken {
+            words,
+            task: AtomicWaker::new(),
+        });
+        Self {
+            lanes: Vec::new(),
+            free: Vec::new(),
+            woken,
+            word: 0,
+            bits: 0,
+        }
     }
 
     /// Keeps the task's waker; call it before looking at what was woken.
@@ -47,7 +56,9 @@ impl<F: Future> Lanes<F> {
             Some(free) => *free,
             None => self.grow(),
         };
-        let Some(lane) = self.lanes.get_mut(free) else { unreachable!("`free` holds lanes that exist") };
+        let Some(lane) = self.lanes.get_mut(free) else {
+            unreachable!("`free` holds lanes that exist")
+        };
         lane.future.set(Some(future));
         let polled = lane.poll();
         if polled.is_pending() {
@@ -60,8 +71,15 @@ impl<F: Future> Lanes<F> {
     #[cold]
     fn grow(&mut self) -> usize {
         let index = self.lanes.len();
-        let waker = Waker::from(Arc::new(LaneWaker { woken: Arc::clone(&self.woken), index }));
-        self.lanes.push(Lane { waker, future: Box::pin(None), open: false });
+        let waker = Waker::from(Arc::new(LaneWaker {
+            woken: Arc::clone(&self.woken),
+            index,
+        }));
+        self.lanes.push(Lane {
+            waker,
+            future: Box::pin(None),
+            open: false,
+        });
         self.free.push(index);
         index
     }
@@ -81,7 +99,9 @@ impl<F: Future> Lanes<F> {
             let index = (self.word - 1) * 64 + self.bits.trailing_zeros() as usize;
             self.bits &= self.bits - 1;
             // A lane whose future finished meanwhile was woken for nothing.
-            let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.open) else { continue };
+            let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.open) else {
+                continue;
+            };
             if let Poll::Ready(output) = lane.poll() {
                 lane.open = false;
                 self.free.push(index);
@@ -104,7 +124,9 @@ impl<F: Future> Lanes<F> {
 impl<F: Future> Lane<F> {
     #[inline]
     fn poll(&mut self) -> Poll<F::Output> {
-        let Some(future) = self.future.as_mut().as_pin_mut() else { return Poll::Pending };
+        let Some(future) = self.future.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
         future.poll(&mut Context::from_waker(&self.waker))
     }
 }

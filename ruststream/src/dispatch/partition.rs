@@ -75,7 +75,8 @@ async fn attempt<D: Delivery, H: Handler>(handler: &H, scope: &Scope, job: Job<D
         let mut call = pin!(handler.call(&job.delivery, Context::new(scope, job.attempt)));
         poll_fn(|cx| {
             let _entered = span.enter();
-            catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))).unwrap_or_else(|panic| panicked(&*panic))
+            catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)))
+                .unwrap_or_else(|panic| panicked(&*panic))
         })
         .await
     };
@@ -288,11 +289,25 @@ where
             Verdict::RetryAfter(wait) => {
                 Counters::add(&self.counters.retried, 1);
                 let error = reason.map(Reason::into_source);
-                tracing::warn!(subscription = name, topic, partition, offset, attempt, ?wait, ?error, "will try again");
+                tracing::warn!(
+                    subscription = name,
+                    topic,
+                    partition,
+                    offset,
+                    attempt,
+                    ?wait,
+                    ?error,
+                    "will try again"
+                );
             }
             Verdict::Stop => {
                 let reason = reason.unwrap_or(Reason::Asked);
-                let error = stop_error(name, &format!("{topic}/{partition} offset {offset}"), attempt, reason);
+                let error = stop_error(
+                    name,
+                    &format!("{topic}/{partition} offset {offset}"),
+                    attempt,
+                    reason,
+                );
                 self.stop(error);
             }
         }
@@ -331,18 +346,28 @@ where
             }
             let unfinished = self.scheduler.running();
             let (name, partition, blocking) = (self.name, self.partition.index(), self.scheduler.blocking());
-            tracing::warn!(subscription = name, partition, unfinished, ?blocking, "handlers were cancelled, unsettled");
+            tracing::warn!(
+                subscription = name,
+                partition,
+                unfinished,
+                ?blocking,
+                "handlers were cancelled, unsettled"
+            );
             Counters::add(&self.counters.unfinished, unfinished as u64);
             self.lanes.cancel();
         }
         Counters::add(&self.counters.late, self.scheduler.late());
-        Some(PartitionEnd { stopped: self.stopped.take() })
+        Some(PartitionEnd {
+            stopped: self.stopped.take(),
+        })
     }
 
     /// Ready when a retry is due or the drain deadline passed; otherwise the task is woken then.
     fn poll_timer(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let retry = self.scheduler.next_due().map(Instant::from_std);
-        let Some(next) = [retry, self.drain_by].into_iter().flatten().min() else { return Poll::Pending };
+        let Some(next) = [retry, self.drain_by].into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
         if self.timer.deadline() != next {
             self.timer.as_mut().reset(next);
         }

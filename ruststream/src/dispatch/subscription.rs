@@ -48,7 +48,11 @@ pub(crate) async fn run<S: Subscription>(
     });
     // What is left when the deadline passes is counted; dropping the set aborts it as soon as it yields.
     let _ = drained.await;
-    SubscriptionEnd { index, closed, abandoned: partitions.len() }
+    SubscriptionEnd {
+        index,
+        closed,
+        abandoned: partitions.len(),
+    }
 }
 
 /// Accepts partitions until the app stops, or the subscription does: then with the reason.

@@ -51,7 +51,8 @@ impl<'m> FromKey<'m> for Vec<u8> {
 
 impl<'m> FromKey<'m> for &'m str {
     fn from_key(key: Option<&'m [u8]>) -> Result<Self, BoxError> {
-        std::str::from_utf8(<&[u8]>::from_key(key)?).map_err(|error| format!("the key is not UTF-8: {error}").into())
+        std::str::from_utf8(<&[u8]>::from_key(key)?)
+            .map_err(|error| format!("the key is not UTF-8: {error}").into())
     }
 }
 
@@ -89,7 +90,8 @@ integer_keys!(i16, i32, i64, i128, u16, u32, u64, u128);
 
 fn array<const N: usize>(key: Option<&[u8]>) -> Result<[u8; N], BoxError> {
     let key = <&[u8]>::from_key(key)?;
-    key.try_into().map_err(|_| format!("the key has {} bytes, the integer needs {N}", key.len()).into())
+    key.try_into()
+        .map_err(|_| format!("the key has {} bytes, the integer needs {N}", key.len()).into())
 }
 
 #[cfg(test)]
@@ -100,7 +102,10 @@ mod tests {
     fn an_integer_key_says_its_encoding() {
         let bytes = 258_u32.to_be_bytes();
         assert_eq!(BigEndian::<u32>::from_key(Some(&bytes)).unwrap(), BigEndian(258));
-        assert_eq!(LittleEndian::<u32>::from_key(Some(&bytes)).unwrap(), LittleEndian(258_u32.swap_bytes()));
+        assert_eq!(
+            LittleEndian::<u32>::from_key(Some(&bytes)).unwrap(),
+            LittleEndian(258_u32.swap_bytes())
+        );
         let error = BigEndian::<u64>::from_key(Some(&bytes)).unwrap_err();
         assert_eq!(error.to_string(), "the key has 4 bytes, the integer needs 8");
     }

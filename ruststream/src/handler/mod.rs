@@ -10,8 +10,8 @@ pub use context::Context;
 pub(crate) use context::Scope;
 pub use extract::{FromDelivery, Meta, Shutdown};
 pub use key::{BigEndian, FromKey, Key, LittleEndian};
-pub use state::{Requirements, State};
 pub(crate) use state::States;
+pub use state::{Requirements, State};
 
 use std::future::Future;
 

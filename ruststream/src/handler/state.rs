@@ -46,7 +46,10 @@ impl<'m, T: Send + Sync + 'static> FromDelivery<'m> for State<'m, T> {
 /// Only an extractor that hides its need from `requires` comes here: start-up refuses the others.
 #[cold]
 fn missing<T>() -> Failure {
-    Failure::permanent(format!("the app has no state of type {}: add .state(..)", type_name::<T>()))
+    Failure::permanent(format!(
+        "the app has no state of type {}: add .state(..)",
+        type_name::<T>()
+    ))
 }
 
 /// The values given to the app. A linear search: apps have a few, and the first ones cost two compares.
@@ -61,7 +64,8 @@ impl States {
         if self.contains(TypeId::of::<T>()) {
             return Err(type_name::<T>());
         }
-        self.entries.push((TypeId::of::<T>(), type_name::<T>(), Box::new(value)));
+        self.entries
+            .push((TypeId::of::<T>(), type_name::<T>(), Box::new(value)));
         Ok(())
     }
 
@@ -78,7 +82,9 @@ impl States {
 
 impl fmt::Debug for States {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.entries.iter().map(|(_, name, _)| name)).finish()
+        f.debug_set()
+            .entries(self.entries.iter().map(|(_, name, _)| name))
+            .finish()
     }
 }
 

@@ -117,7 +117,12 @@ impl<D> Scheduler<D> {
     /// Takes a delivery: returned to start now, or held behind its ordering group (`None`). No group waits for nothing.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: i64, group: Option<u64>, delivery: D) -> Option<Job<D>> {
-        let job = Job { ticket: self.watermark.deliver(offset), attempt: 1, group, delivery };
+        let job = Job {
+            ticket: self.watermark.deliver(offset),
+            attempt: 1,
+            group,
+            delivery,
+        };
         match group {
             Some(group) if self.groups.contains_key(&group) => {
                 self.hold(group, job);
@@ -167,7 +172,10 @@ impl<D> Scheduler<D> {
             Verdict::RetryAfter(wait) if !self.draining && !self.stopped => {
                 self.retried += 1;
                 self.held += 1;
-                let again = Job { attempt: job.attempt.saturating_add(1), ..job };
+                let again = Job {
+                    attempt: job.attempt.saturating_add(1),
+                    ..job
+                };
                 self.retries.insert((now() + *wait, self.retried), again);
             }
             // Nothing is settled and the group stays taken: nothing behind it may overtake.
@@ -185,7 +193,9 @@ impl<D> Scheduler<D> {
 
     fn release(&mut self, group: Option<u64>) {
         let Some(group) = group else { return };
-        let Some(waiting) = self.groups.get_mut(&group) else { return };
+        let Some(waiting) = self.groups.get_mut(&group) else {
+            return;
+        };
         match waiting.pop_front() {
             Some(next) => self.runnable.push_back(next),
             None => {
@@ -255,7 +265,10 @@ impl<D> Scheduler<D> {
     /// What holds the position, if anything does.
     pub(crate) fn blocking(&self) -> Option<Blocking> {
         let offset = self.watermark.blocking()?;
-        Some(Blocking { offset, span: self.watermark.span() })
+        Some(Blocking {
+            offset,
+            span: self.watermark.span(),
+        })
     }
 
     /// How many settlements came too late to count.

@@ -32,7 +32,12 @@ impl Verdict {
     ///
     /// The default loses nothing: what cannot be retried stops the subscription. A dead-letter topic, once there is one,
     /// is asked before that.
-    pub(crate) fn of(outcome: Outcome, attempt: u32, policy: &RetryPolicy, random: u64) -> (Self, Option<Reason>) {
+    pub(crate) fn of(
+        outcome: Outcome,
+        attempt: u32,
+        policy: &RetryPolicy,
+        random: u64,
+    ) -> (Self, Option<Reason>) {
         let (retriable, reason) = match outcome {
             Outcome::Ack | Outcome::Skip => return (Self::Settle, None),
             Outcome::Stop => (false, Reason::Asked),
@@ -72,8 +77,17 @@ mod tests {
 
     #[test]
     fn what_another_attempt_does_not_heal_stops_at_once() {
-        assert!(matches!(verdict(Outcome::Failed(Failure::permanent("no")), 1), Verdict::Stop));
-        assert!(matches!(verdict(Outcome::Failed(Failure::undecodable("no")), 1), Verdict::Stop));
-        assert!(matches!(verdict(Outcome::Failed(Failure::panic(&"no")), 1), Verdict::Stop));
+        assert!(matches!(
+            verdict(Outcome::Failed(Failure::permanent("no")), 1),
+            Verdict::Stop
+        ));
+        assert!(matches!(
+            verdict(Outcome::Failed(Failure::undecodable("no")), 1),
+            Verdict::Stop
+        ));
+        assert!(matches!(
+            verdict(Outcome::Failed(Failure::panic(&"no")), 1),
+            Verdict::Stop
+        ));
     }
 }

@@ -42,7 +42,13 @@ impl Watermark {
     /// settle nothing here.
     pub(crate) fn new(epoch: u64) -> Self {
         // An assignment may rebase 2^32 times before its epochs could meet those of the next one.
-        Self { position: NOTHING, taken: NOTHING, open: VecDeque::new(), epoch: epoch << 32, late: 0 }
+        Self {
+            position: NOTHING,
+            taken: NOTHING,
+            open: VecDeque::new(),
+            epoch: epoch << 32,
+            late: 0,
+        }
     }
 
     /// Delivered: gives the ticket that [`pass`](Self::pass) or [`open`](Self::open) must get before the next delivery.
@@ -51,10 +57,17 @@ impl Watermark {
     /// was known from `offset` on is forgotten (rebase), and older tickets for it are late.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: i64) -> Ticket {
-        if self.open.back().map_or(self.position > offset, |last| last.ticket.offset >= offset) {
+        if self
+            .open
+            .back()
+            .map_or(self.position > offset, |last| last.ticket.offset >= offset)
+        {
             self.rebase(offset);
         }
-        Ticket { offset, epoch: self.epoch }
+        Ticket {
+            offset,
+            epoch: self.epoch,
+        }
     }
 
     /// Settled as soon as delivered: the position follows, unless an earlier delivery holds it.
@@ -63,14 +76,20 @@ impl Watermark {
         if self.open.is_empty() {
             self.position = ticket.offset + 1;
         } else {
-            self.open.push_back(Entry { ticket, settled: true });
+            self.open.push_back(Entry {
+                ticket,
+                settled: true,
+            });
         }
     }
 
     /// Not settled yet: holds the position until [`settle`](Self::settle).
     #[inline]
     pub(crate) fn open(&mut self, ticket: Ticket) {
-        self.open.push_back(Entry { ticket, settled: false });
+        self.open.push_back(Entry {
+            ticket,
+            settled: false,
+        });
     }
 
     /// Settles a delivery. `false` when its ticket is late: of an older epoch, or settled before; that moves nothing.
@@ -96,7 +115,10 @@ impl Watermark {
     }
 
     fn find(&mut self, ticket: Ticket) -> Option<&mut Entry> {
-        let at = self.open.binary_search_by_key(&ticket.offset, |entry| entry.ticket.offset).ok()?;
+        let at = self
+            .open
+            .binary_search_by_key(&ticket.offset, |entry| entry.ticket.offset)
+            .ok()?;
         self.open.get_mut(at).filter(|entry| entry.ticket == ticket)
     }
 

@@ -4,7 +4,7 @@ mod options;
 mod retry;
 mod subscriber;
 
-pub(crate) use options::{DEFAULT_DRAIN_TIMEOUT, Options, Settings};
 pub use options::ProcessingOrder;
+pub(crate) use options::{DEFAULT_DRAIN_TIMEOUT, Options, Settings};
 pub use retry::RetryPolicy;
 pub use subscriber::{IntoSubscriber, Subscriber};

@@ -53,7 +53,9 @@ impl Options {
             ProcessingOrder::Key | ProcessingOrder::Unordered => 16,
         });
         if concurrency == 0 || concurrency > MAX_CONCURRENCY {
-            problem(format!("concurrency is {concurrency}: use 1 to {MAX_CONCURRENCY}"));
+            problem(format!(
+                "concurrency is {concurrency}: use 1 to {MAX_CONCURRENCY}"
+            ));
         }
         if self.ordering == ProcessingOrder::Partition && concurrency > 1 {
             problem(format!(
@@ -62,7 +64,12 @@ impl Options {
             ));
         }
         let drain_timeout = self.drain_timeout.unwrap_or(DEFAULT_DRAIN_TIMEOUT);
-        Settings { ordering: self.ordering, concurrency, retry: self.retry, drain_timeout }
+        Settings {
+            ordering: self.ordering,
+            concurrency,
+            retry: self.retry,
+            drain_timeout,
+        }
     }
 }
 
@@ -73,7 +80,10 @@ mod tests {
     #[test]
     fn concurrency_without_an_order_that_allows_it_is_a_problem_with_the_remedy() {
         let mut problems = Vec::new();
-        let options = Options { concurrency: Some(8), ..Options::default() };
+        let options = Options {
+            concurrency: Some(8),
+            ..Options::default()
+        };
         options.check("bill", &mut problems);
         insta::assert_snapshot!(problems[0], @"subscription bill: concurrency is 8, but the order is one after another within a partition: add .ordering(ProcessingOrder::Key) or .ordering(ProcessingOrder::Unordered)");
     }
@@ -81,7 +91,11 @@ mod tests {
     #[test]
     fn no_handler_place_is_a_problem() {
         let mut problems = Vec::new();
-        let options = Options { concurrency: Some(0), ordering: ProcessingOrder::Key, ..Options::default() };
+        let options = Options {
+            concurrency: Some(0),
+            ordering: ProcessingOrder::Key,
+            ..Options::default()
+        };
         options.check("bill", &mut problems);
         insta::assert_snapshot!(problems[0], @"subscription bill: concurrency is 0: use 1 to 10000");
     }

@@ -26,7 +26,11 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// At most `attempts` calls of the handler for one delivery, the first included; 0 counts as 1.
     pub const fn attempts(attempts: u32) -> Self {
-        Self { attempts, initial: Duration::from_millis(100), max: Duration::from_secs(30) }
+        Self {
+            attempts,
+            initial: Duration::from_millis(100),
+            max: Duration::from_secs(30),
+        }
     }
 
     /// No second attempt.
@@ -59,7 +63,9 @@ impl RetryPolicy {
             return None;
         }
         // 2^20 times any useful wait is past any useful bound.
-        let doubled = self.initial.saturating_mul(1 << attempt.saturating_sub(1).min(20));
+        let doubled = self
+            .initial
+            .saturating_mul(1 << attempt.saturating_sub(1).min(20));
         let wait = doubled.min(self.max);
         let quarter = wait / 4;
         Some(wait - quarter.mul_f64((random % 1024) as f64 / 1024.0))
@@ -78,8 +84,12 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_bound_and_end_with_the_attempts() {
-        let policy = RetryPolicy::attempts(5).initial(Duration::from_millis(100)).max(Duration::from_millis(300));
-        let waits: Vec<_> = (1..=5).map(|attempt| policy.wait_after(attempt, 0).map(|w| w.as_millis())).collect();
+        let policy = RetryPolicy::attempts(5)
+            .initial(Duration::from_millis(100))
+            .max(Duration::from_millis(300));
+        let waits: Vec<_> = (1..=5)
+            .map(|attempt| policy.wait_after(attempt, 0).map(|w| w.as_millis()))
+            .collect();
         assert_eq!(waits, [Some(100), Some(200), Some(300), Some(300), None]);
     }
 
@@ -88,7 +98,10 @@ mod tests {
         let policy = RetryPolicy::default();
         for random in 0..2048 {
             let wait = policy.wait_after(1, random).unwrap();
-            assert!((Duration::from_millis(75)..=Duration::from_millis(100)).contains(&wait), "{wait:?}");
+            assert!(
+                (Duration::from_millis(75)..=Duration::from_millis(100)).contains(&wait),
+                "{wait:?}"
+            );
         }
     }
 

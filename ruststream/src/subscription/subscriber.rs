@@ -23,7 +23,12 @@ impl<H: Handler> Subscriber<H> {
     /// A subscriber of `topic`, named after the topic until [`name`](IntoSubscriber::name) says otherwise.
     pub fn new(topic: impl Into<String>, handler: H) -> Self {
         let topic = topic.into();
-        Self { name: topic.clone(), topic, options: Options::default(), handler }
+        Self {
+            name: topic.clone(),
+            topic,
+            options: Options::default(),
+            handler,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::memory::{MemoryBroker, MemoryRecord};
-use crate::{BoxError, Error, Report, RustStream, Running};
+use crate::{BoxError, Error, Report, Running, RustStream};
 
 /// The production app, unchanged, with the memory broker in place of its brokers.
 ///
@@ -102,8 +102,15 @@ impl TestApp {
     /// # Errors
     ///
     /// The value has no JSON form, or the topic does not exist.
-    pub fn publish_with_key(&self, topic: &str, key: &str, value: &impl Serialize) -> Result<(i32, i64), BoxError> {
-        let record = MemoryRecord::new(topic).key(key).payload(serde_json::to_vec(value)?);
+    pub fn publish_with_key(
+        &self,
+        topic: &str,
+        key: &str,
+        value: &impl Serialize,
+    ) -> Result<(i32, i64), BoxError> {
+        let record = MemoryRecord::new(topic)
+            .key(key)
+            .payload(serde_json::to_vec(value)?);
         Ok(self.broker.publish(record)?)
     }
 
@@ -171,8 +178,9 @@ impl TestApp {
             self.broker.records(topic).iter().find_map(|record| {
                 let (partition, offset) = (record.partition(), record.offset());
                 let position = self.position(topic, partition);
-                (position.is_none_or(|position| position <= offset))
-                    .then(|| format!("{topic}/{partition} offset {offset} is not settled (position {position:?})"))
+                (position.is_none_or(|position| position <= offset)).then(|| {
+                    format!("{topic}/{partition} offset {offset} is not settled (position {position:?})")
+                })
             })
         })
     }
