@@ -103,8 +103,11 @@ pub trait Subscription: Send + 'static {
     /// Leaves: ends every partition with [`End::Closed`], waits until they are dropped, commits what was stored, and
     /// gives up the membership. Returns the positions that the broker confirmed during the subscription's life.
     ///
-    /// Partitions that were accepted are drained by their own tasks meanwhile. At `deadline` the broker goes on without
-    /// those that were not dropped.
+    /// Partitions that were accepted are drained by their own tasks meanwhile; one that was revoked before stays
+    /// `Revoked`. At `deadline` the broker goes on without those that were not dropped.
+    ///
+    /// A subscription that is dropped without this call leaves as well, in the background and with the drain timeout as
+    /// its deadline.
     ///
     /// # Errors
     ///
@@ -142,7 +145,8 @@ impl Committed {
 
 /// An ordered run of deliveries that this process owns for now.
 ///
-/// Dropping a partition gives it back; do so after the last [`store`](Self::store).
+/// Dropping a partition gives it back; do so after the last [`store`](Self::store). One that is dropped before its
+/// assignment ended is not read any more by this value; a broker may hand it out again.
 pub trait Partition: Send + 'static {
     /// What [`poll_batch`](Self::poll_batch) yields.
     type Delivery: Delivery;
@@ -160,8 +164,8 @@ pub trait Partition: Send + 'static {
 
     /// Appends at least one and at most `max` deliveries to `batch`, or keeps the waker and returns `Pending`.
     ///
-    /// Not calling it is back-pressure: the broker fetches ahead only up to its own bound. It must not be called again
-    /// after [`poll_end`](Self::poll_end) was ready.
+    /// Not calling it is back-pressure: the broker fetches ahead only up to its own bound. Once the assignment has ended
+    /// it is pending for ever. `max` is at least 1.
     ///
     /// # Errors
     ///
@@ -175,7 +179,8 @@ pub trait Partition: Send + 'static {
 
     /// Ready once this process is about to lose, or has lost, the partition; otherwise keeps the waker.
     ///
-    /// Ready again on every later call; an end may get worse (`Revoked`, then `Lost`), never better.
+    /// Ready again on every later call; an end may get worse (`Revoked`, then `Lost`), never better, and the waker is
+    /// kept for that too.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End>;
 
     /// Notes that every delivery below `position` is settled; the broker commits it on its own schedule, and before

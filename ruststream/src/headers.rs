@@ -18,8 +18,11 @@ use std::borrow::Cow;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
-    entries: Vec<(Cow<'a, str>, Option<&'a [u8]>)>,
+    entries: Vec<Header<'a>>,
 }
+
+/// Name and value.
+type Header<'a> = (Cow<'a, str>, Option<&'a [u8]>);
 
 impl<'a> Headers<'a> {
     /// No headers.

@@ -1,4 +1,5 @@
 //! What happens to a delivery whose handler does not acknowledge it.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! Which deliveries wait for which, with handlers that await.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,11 @@ use ruststream::{BoxError, Context, Handler};
 struct Log {
     open: usize,
     most_open: usize,
-    finished: Vec<(Option<Vec<u8>>, i64, u32)>,
+    finished: Vec<Finished>,
 }
+
+/// Key, offset, attempt.
+type Finished = (Option<Vec<u8>>, i64, u32);
 
 /// Waits as long as its payload says (ms) and fails as often as its header `fail` says.
 #[derive(Clone, Default)]

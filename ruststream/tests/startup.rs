@@ -1,4 +1,5 @@
 //! Start-up: everything that is wrong, at once, with the remedy.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::time::Duration;
 
@@ -94,14 +95,19 @@ impl Broker for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn start_up_has_a_deadline() {
+async fn start_up_has_a_deadline_and_still_reports_everything() {
     let app = RustStream::new("billing")
         .startup_timeout(Duration::from_secs(3))
-        .broker(Silent, |silent| silent.mount(Subscriber::new("orders", Nothing)));
+        .broker(Silent, |silent| {
+            silent.mount(Subscriber::new("orders", NeedsRates))
+        });
     let begun = tokio::time::Instant::now();
     let error = app.start().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Deadline);
-    insta::assert_snapshot!(error, @"the start-up deadline of 3s passed while connecting to a silent broker: check that it is reachable, or raise .startup_timeout(..)");
+    insta::assert_snapshot!(error, @r"
+    the app cannot start, 2 problems
+      - subscription orders: needs a state of type startup::Rates: add .state(..) with one to the app
+      - a silent broker: did not answer within the start-up deadline of 3s: check that it is reachable, or raise .startup_timeout(..)
+    ");
     assert_eq!(begun.elapsed(), Duration::from_secs(3));
 }
 

@@ -3,6 +3,8 @@
 //! `cargo run -p orders` needs nothing installed: it runs on a Kafka inside the process. With
 //! `KAFKA_BOOTSTRAP_SERVERS=host:9092` it does the same on a real one.
 
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
 mod producer;
 mod progress;
 mod service;

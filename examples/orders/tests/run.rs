@@ -1,4 +1,5 @@
 //! Runs the program as a person would.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
 

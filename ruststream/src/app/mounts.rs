@@ -16,7 +16,7 @@ pub struct Mounts<B: Broker> {
     pub(super) mounted: Vec<Mounted<PartitionOf<B>>>,
 }
 
-type PartitionOf<B> = <<B as Broker>::Subscription as Subscription>::Partition;
+pub(super) type PartitionOf<B> = <<B as Broker>::Subscription as Subscription>::Partition;
 
 /// One handler, erased: it can start on its broker's partitions, and on those of the memory broker in tests.
 pub(super) struct Mounted<P> {

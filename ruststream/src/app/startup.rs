@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use super::mounts::{MakeStart, Mounted, Surroundings};
+use super::builder::Hook;
+use super::mounts::{MakeStart, Mounted, PartitionOf, Surroundings};
 use super::running::{LiveSubscription, Running, Subscriptions};
 use super::{Mounts, RustStream, Stopping};
-use crate::broker::{Broker, SubscribeRequest, Subscription};
+use crate::broker::{Broker, SubscribeRequest};
 use crate::dispatch::{self, SubscriptionEnd};
 use crate::handler::States;
 use crate::memory::MemoryBroker;
@@ -30,7 +32,7 @@ pub(super) trait Service: Send {
         problems: &mut Vec<Problem>,
     ) -> Vec<Settings>;
 
-    fn counters(&self) -> Subscriptions;
+    fn subscriptions(&self) -> Subscriptions;
 
     /// Subscribes on the broker, or on `memory` instead of it.
     fn connect(self: Box<Self>, app: Connect) -> Connecting;
@@ -93,7 +95,7 @@ impl<B: Broker> Service for Mount<B> {
         settings
     }
 
-    fn counters(&self) -> Subscriptions {
+    fn subscriptions(&self) -> Subscriptions {
         let of = |mounted: &Mounted<_>| LiveSubscription {
             name: Arc::clone(&mounted.name),
             topic: mounted.topic.clone(),
@@ -120,7 +122,7 @@ async fn subscribe<B: Broker, P>(
     broker: B,
     mounted: Vec<Mounted<P>>,
     app: Connect,
-    start_of: fn(Mounted<P>) -> MakeStart<<B::Subscription as Subscription>::Partition>,
+    start_of: fn(Mounted<P>) -> MakeStart<PartitionOf<B>>,
 ) -> Result<Vec<Task>, Vec<Problem>> {
     let requests = mounted
         .iter()
@@ -157,6 +159,8 @@ async fn subscribe<B: Broker, P>(
 
 /// Starts the app, on `memory` in place of its brokers if given.
 pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Result<Running, Error> {
+    let deadline = Instant::now() + app.startup_timeout;
+    let stopping = Stopping::new(app.shutdown_timeout);
     let RustStream {
         name,
         states,
@@ -164,57 +168,34 @@ pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Resu
         services,
         on_startup,
         on_shutdown,
+        startup_timeout,
         ..
     } = app;
+    if services.is_empty() {
+        let text = "has no broker: add .broker(..) with a subscriber";
+        problems.push(Problem::new(format!("app {name}"), text));
+    }
     let states = Arc::new(states);
-    let stopping = Stopping::new(app.shutdown_timeout);
-    let mut counters: Subscriptions = Vec::new();
+    let mut live: Subscriptions = Vec::new();
     let mut names = HashSet::new();
     let mut connecting = Vec::new();
-    if services.is_empty() {
-        problems.push(Problem::new(
-            format!("app {name}"),
-            "has no broker: add .broker(..) with a subscriber",
-        ));
-    }
     for service in services {
         let settings = service.check(&states, &mut names, &mut problems);
-        let first = counters.len();
-        counters.extend(service.counters());
-        let (states, stopping) = (Arc::clone(&states), stopping.clone());
+        let first = live.len();
+        live.extend(service.subscriptions());
         let app = Connect {
             group: name.clone(),
             first,
             settings,
-            states,
-            stopping,
+            states: Arc::clone(&states),
+            stopping: stopping.clone(),
             memory: memory.clone(),
         };
-        connecting.push((service.describe(), service.connect(app)));
+        connecting.push(connect(service, app, deadline, startup_timeout));
     }
-
-    let late = |what: &str| {
-        let text = format!(
-            "the start-up deadline of {:?} passed while {what}",
-            app.startup_timeout
-        );
-        Error::new(ErrorKind::Deadline, text)
-    };
-    let begun = tokio::time::Instant::now();
-    let brokers = connecting
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect::<Vec<_>>()
-        .join(", ");
-    let connected = join_all(connecting.into_iter().map(|(_, connecting)| connecting));
-    let connected = timeout(app.startup_timeout, connected).await.map_err(|_| {
-        late(&format!(
-            "connecting to {brokers}: check that it is reachable, or raise .startup_timeout(..)"
-        ))
-    })?;
     let mut tasks = Vec::new();
-    for result in connected {
-        match result {
+    for connected in join_all(connecting).await {
+        match connected {
             Ok(connected) => tasks.extend(connected),
             Err(more) => problems.extend(more),
         }
@@ -222,23 +203,48 @@ pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Resu
     if !problems.is_empty() {
         return Err(Error::startup(problems));
     }
-
-    for hook in on_startup {
-        let left = app.startup_timeout.saturating_sub(begun.elapsed());
-        timeout(left, hook())
-            .await
-            .map_err(|_| late("running a start-up hook"))?
-            .map_err(|error| {
-                Error::new(
-                    ErrorKind::Startup,
-                    "a start-up hook failed, the app did not start",
-                )
-                .with_source(error)
-            })?;
-    }
+    run_hooks(on_startup, deadline, startup_timeout).await?;
     let mut serving = JoinSet::new();
     for task in tasks {
         serving.spawn(task);
     }
-    Ok(Running::new(name, serving, stopping, counters, on_shutdown))
+    Ok(Running::new(name, serving, stopping, live, on_shutdown))
+}
+
+/// Connects one broker; that it does not answer in time is one of its problems.
+async fn connect(
+    service: Box<dyn Service>,
+    app: Connect,
+    deadline: Instant,
+    startup_timeout: Duration,
+) -> Result<Vec<Task>, Vec<Problem>> {
+    let broker = service.describe();
+    let late = |_| {
+        let text = format!(
+            "did not answer within the start-up deadline of {startup_timeout:?}: \
+             check that it is reachable, or raise .startup_timeout(..)"
+        );
+        vec![Problem::new(broker, text)]
+    };
+    timeout_at(deadline, service.connect(app)).await.map_err(late)?
+}
+
+async fn run_hooks(hooks: Vec<Hook>, deadline: Instant, startup_timeout: Duration) -> Result<(), Error> {
+    for hook in hooks {
+        match timeout_at(deadline, hook()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let text = "a start-up hook failed, the app did not start";
+                return Err(Error::new(ErrorKind::Startup, text).with_source(error));
+            }
+            Err(_) => {
+                let text = format!(
+                    "a start-up hook did not end within the start-up deadline of {startup_timeout:?}: \
+                     make it faster, or raise .startup_timeout(..)"
+                );
+                return Err(Error::new(ErrorKind::Deadline, text));
+            }
+        }
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use futures_util::task::AtomicWaker;
 
 /// Handler places of one partition: pinned once, reused for every message, so that a message allocates nothing.
 pub(super) struct Lanes<F> {
-    lanes: Vec<Lane<F>>,
+    places: Vec<Lane<F>>,
     /// Free lanes; the last one is used next, so that a sequential partition always uses the same, warm one.
     free: Vec<usize>,
     woken: Arc<Woken>,
@@ -34,7 +34,7 @@ impl<F: Future> Lanes<F> {
             task: AtomicWaker::new(),
         });
         Self {
-            lanes: Vec::new(),
+            places: Vec::new(),
             free: Vec::new(),
             woken,
             word: 0,
@@ -56,7 +56,7 @@ impl<F: Future> Lanes<F> {
             Some(free) => *free,
             None => self.grow(),
         };
-        let Some(lane) = self.lanes.get_mut(free) else {
+        let Some(lane) = self.places.get_mut(free) else {
             unreachable!("`free` holds lanes that exist")
         };
         lane.future.set(Some(future));
@@ -70,12 +70,12 @@ impl<F: Future> Lanes<F> {
 
     #[cold]
     fn grow(&mut self) -> usize {
-        let index = self.lanes.len();
+        let index = self.places.len();
         let waker = Waker::from(Arc::new(LaneWaker {
             woken: Arc::clone(&self.woken),
             index,
         }));
-        self.lanes.push(Lane {
+        self.places.push(Lane {
             waker,
             future: Box::pin(None),
             open: false,
@@ -99,7 +99,7 @@ impl<F: Future> Lanes<F> {
             let index = (self.word - 1) * 64 + self.bits.trailing_zeros() as usize;
             self.bits &= self.bits - 1;
             // A lane whose future finished meanwhile was woken for nothing.
-            let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.open) else {
+            let Some(lane) = self.places.get_mut(index).filter(|lane| lane.open) else {
                 continue;
             };
             if let Poll::Ready(output) = lane.poll() {
@@ -113,7 +113,7 @@ impl<F: Future> Lanes<F> {
     /// Drops every open future: its handler is cancelled.
     pub(super) fn cancel(&mut self) {
         self.free.clear();
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
+        for (index, lane) in self.places.iter_mut().enumerate() {
             lane.future.set(None);
             lane.open = false;
             self.free.push(index);

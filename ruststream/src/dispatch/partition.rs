@@ -388,6 +388,9 @@ fn stop_error(name: &str, at: &str, attempt: u32, reason: Reason) -> Error {
             crate::FailureKind::Panic => "its handler panicked".to_owned(),
             crate::FailureKind::Undecodable => "the delivery could not be decoded".to_owned(),
             crate::FailureKind::Permanent => "its handler failed for good".to_owned(),
+            crate::FailureKind::Transient if attempt == 1 => {
+                "its handler failed, and is not tried again".to_owned()
+            }
             crate::FailureKind::Transient => format!("its handler failed {attempt} times"),
         },
     };

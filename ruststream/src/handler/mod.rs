@@ -24,7 +24,7 @@ use crate::broker::Delivery;
 ///
 /// ```
 /// use ruststream::broker::Delivery;
-/// use ruststream::{Context, Handler, Outcome, Subscriber};
+/// use ruststream::{Context, Handler, IntoSubscriber, Outcome, Subscriber};
 ///
 /// struct Count(std::sync::atomic::AtomicU64);
 ///

@@ -43,11 +43,11 @@ pub fn bytes_or_tombstone<D: Delivery>(delivery: &D) -> Result<Option<&[u8]>, Fa
 
 #[inline]
 fn decode<'m, T: Payload<'m>>(payload: &'m [u8]) -> Result<T, Failure> {
-    serde_json::from_slice(payload).map_err(undecodable::<T>)
+    serde_json::from_slice(payload).map_err(|error| undecodable::<T>(&error))
 }
 
 #[cold]
-fn undecodable<T>(error: serde_json::Error) -> Failure {
+fn undecodable<T>(error: &serde_json::Error) -> Failure {
     let of = std::any::type_name::<T>();
     Failure::undecodable(format!("the payload is not JSON of {of}: {error}"))
 }

@@ -55,8 +55,11 @@ fn missing<T>() -> Failure {
 /// The values given to the app. A linear search: apps have a few, and the first ones cost two compares.
 #[derive(Default)]
 pub(crate) struct States {
-    entries: Vec<(TypeId, &'static str, Box<dyn Any + Send + Sync>)>,
+    entries: Vec<Entry>,
 }
+
+/// A value with its type and the type's name.
+type Entry = (TypeId, &'static str, Box<dyn Any + Send + Sync>);
 
 impl States {
     /// Keeps `value`; gives back the type's name if there is one already.

@@ -67,8 +67,8 @@ impl RetryPolicy {
             .initial
             .saturating_mul(1 << attempt.saturating_sub(1).min(20));
         let wait = doubled.min(self.max);
-        let quarter = wait / 4;
-        Some(wait - quarter.mul_f64((random % 1024) as f64 / 1024.0))
+        let shortened = 1.0 - (random % 1024) as f64 / 4096.0;
+        Some(wait.mul_f64(shortened))
     }
 }
 
