@@ -138,8 +138,7 @@ impl Meter {
 
 impl Mark {
     fn now() -> Self {
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or(0));
+        let cpu = cpu_time::ProcessTime::try_now().map_or(Duration::ZERO, |time| time.as_duration());
         Self {
             at: Instant::now(),
             cpu,

@@ -46,7 +46,7 @@ fn main() {
         });
         t("drop", || drop(r));
     }
-    for i in 0..6 {
+    for i in 0..60 {
         let n = i % 3 + 1;
         c.kill(n).unwrap();
         let e = t("topic", || c.create_topic(&format!("b{i}"), 4, 2));

@@ -143,13 +143,8 @@ fn request(
 }
 
 fn is_timeout(error: &KafkaError) -> bool {
-    let codes = [
-        RDKafkaErrorCode::OperationTimedOut,
-        RDKafkaErrorCode::RequestTimedOut,
-    ];
-    error
-        .rdkafka_error_code()
-        .is_some_and(|code| codes.contains(&code))
+    use RDKafkaErrorCode::{OperationTimedOut, RequestTimedOut};
+    matches!(error, KafkaError::AdminOp(OperationTimedOut | RequestTimedOut))
 }
 
 /// A client that only asks. An admin client would do, but takes up to 100 ms to be dropped.
@@ -171,8 +166,8 @@ fn config(bootstrap: &str) -> ClientConfig {
 
 fn options() -> AdminOptions {
     AdminOptions::new()
-        .request_timeout(Some(REQUEST_TIMEOUT))
-        .operation_timeout(Some(REQUEST_TIMEOUT))
+        .request_timeout(Some(ATTEMPT_TIMEOUT))
+        .operation_timeout(Some(ATTEMPT_TIMEOUT))
 }
 
 pub(crate) fn refused(what: &str, source: KafkaError) -> Error {

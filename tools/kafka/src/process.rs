@@ -19,14 +19,15 @@ impl Process {
     /// The process that has `pid` now.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let (_, started) = parse(&stat).ok_or_else(|| io::Error::other("/proc has an unknown format"))?;
+        let Stat { started, .. } =
+            parse(&stat).ok_or_else(|| io::Error::other("/proc has an unknown format"))?;
         Ok(Self { pid, started })
     }
 
     /// Whether it runs: neither gone, nor waiting to be collected by its parent, nor followed by another process.
     pub(crate) fn is_alive(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        parse(&stat).is_some_and(|(state, started)| started == self.started && !matches!(state, 'Z' | 'X'))
+        parse(&stat).is_some_and(|stat| stat.started == self.started && !stat.is_over())
     }
 
     /// Sends a signal; does nothing when the process is gone.
@@ -79,15 +80,35 @@ pub(crate) fn pause() {
     std::thread::sleep(POLL_INTERVAL);
 }
 
-/// State and start time of a `/proc/<pid>/stat` line. The command name before them may hold spaces and parentheses,
-/// but its own closing one is the last.
-fn parse(stat: &str) -> Option<(char, u64)> {
+/// What `/proc/<pid>/stat` tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    threads: u32,
+    started: u64,
+}
+
+impl Stat {
+    /// A process whose first thread has ended is shown as a zombie while the others still hold its ports and files.
+    fn is_over(self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+}
+
+/// Reads a stat line, see proc(5). The command name in it may hold spaces and parentheses, but its own closing one is
+/// the last.
+fn parse(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
+    // The state is field 3, the threads are field 20, the start is field 22.
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    // `starttime` is field 22 of proc(5); the state is field 3.
-    let started = fields.nth(18)?.parse().ok()?;
-    Some((state, started))
+    let threads = fields.nth(16)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    Some(Stat {
+        state,
+        threads,
+        started,
+    })
 }
 
 /// Short beside the 200 ms that a node needs at least for anything, and less than 1 % of a core.
@@ -103,12 +124,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_time_is_found_behind_any_command_name() {
-        let tail = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
-        assert_eq!(parse(&format!("12 (java) {tail}")), Some(('S', 4711)));
-        assert_eq!(parse(&format!("12 (a) b (c)) {tail}")), Some(('S', 4711)));
+    fn the_fields_are_found_behind_any_command_name() {
+        let tail = "S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 2 21 4711 23";
+        let found = Some(Stat {
+            state: 'S',
+            threads: 2,
+            started: 4711,
+        });
+        assert_eq!(parse(&format!("12 (java) {tail}")), found);
+        assert_eq!(parse(&format!("12 (a) b (c)) {tail}")), found);
         assert_eq!(parse("12 (java) S 1"), None);
         assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn a_zombie_is_over_when_its_last_thread_is() {
+        let stat = |state, threads| Stat {
+            state,
+            threads,
+            started: 1,
+        };
+        assert!(stat('Z', 1).is_over() && !stat('Z', 2).is_over() && !stat('S', 1).is_over());
     }
 
     #[test]
