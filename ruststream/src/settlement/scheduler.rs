@@ -271,6 +271,23 @@ impl<D> Scheduler<D> {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn watermark(&self) -> &Watermark {
+        &self.watermark
+    }
+
+    /// How many deliveries are held without a handler place.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// How many ordering groups are taken: none once all is settled.
+    #[cfg(test)]
+    pub(crate) fn busy_groups(&self) -> usize {
+        self.groups.len()
+    }
+
     /// How many settlements came too late to count.
     pub(crate) fn late(&self) -> u64 {
         self.watermark.late()
