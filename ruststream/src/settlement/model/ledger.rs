@@ -7,6 +7,9 @@ use crate::broker::Commit;
 use crate::settlement::{Limits, Scheduler, Verdict};
 use crate::subscription::ProcessingOrder;
 
+/// A retry is never due within the turn in which it was asked for.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
 #[derive(Debug)]
 pub(super) struct Ledger {
     limits: Limits,
@@ -114,7 +117,7 @@ impl Ledger {
             Verdict::RetryAfter(_) if self.ended || (tracked && self.plain.is_forgotten(number)) => {
                 State::Abandoned
             }
-            Verdict::RetryAfter(wait) => State::Waiting(now + *wait),
+            Verdict::RetryAfter(wait) => State::Waiting(now + (*wait).max(SHORTEST_WAIT)),
             Verdict::Stop => State::Abandoned,
         };
         if matches!(verdict, Verdict::Settle) && tracked {

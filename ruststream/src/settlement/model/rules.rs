@@ -294,3 +294,23 @@ fn with_auto_commit_the_position_passes_what_was_handed_over_and_nothing_else() 
     assert!(scheduler.next(|| now).is_some());
     assert_eq!(scheduler.take_position(), Some(3));
 }
+
+#[test]
+fn a_retry_without_a_wait_is_not_due_within_the_same_turn() {
+    let mut scheduler = by_key();
+    let now = Instant::now();
+    let job = deliver(&mut scheduler, 0, A).unwrap();
+    scheduler.complete(job, &Verdict::RetryAfter(Duration::ZERO), || now);
+    assert!(scheduler.next(|| now).is_none());
+    let due = scheduler.next_due().unwrap();
+    assert!(scheduler.next(|| due).is_some());
+}
+
+#[test]
+fn a_wait_longer_than_the_clock_goes_is_long_and_no_panic() {
+    let mut scheduler = by_key();
+    let now = Instant::now();
+    let job = deliver(&mut scheduler, 0, A).unwrap();
+    scheduler.complete(job, &Verdict::RetryAfter(Duration::MAX), || now);
+    assert!(scheduler.next_due().unwrap() > now + Duration::from_secs(86_400));
+}
