@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Ticket, Verdict, Watermark};
 use crate::broker::Commit;
@@ -69,6 +69,13 @@ pub(crate) struct Blocking {
     /// How many deliveries are settled or open above it, itself included.
     pub(crate) span: usize,
 }
+
+/// What fails at once and is due at once would start again for ever within one turn of the loop. 1 ms is the grain of the
+/// runtime's timer.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// A year: longer than an assignment lasts, and the clock cannot overflow.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 86_400);
 
 impl<D> Scheduler<D> {
     pub(crate) fn new(limits: Limits, epoch: u64) -> Self {
@@ -176,7 +183,8 @@ impl<D> Scheduler<D> {
                     attempt: job.attempt.saturating_add(1),
                     ..job
                 };
-                self.retries.insert((now() + *wait, self.retried), again);
+                let due = now() + (*wait).clamp(SHORTEST_WAIT, LONGEST_WAIT);
+                self.retries.insert((due, self.retried), again);
             }
             // Nothing is settled and the group stays taken: nothing behind it may overtake.
             Verdict::RetryAfter(_) => {}
@@ -269,6 +277,23 @@ impl<D> Scheduler<D> {
             offset,
             span: self.watermark.span(),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn watermark(&self) -> &Watermark {
+        &self.watermark
+    }
+
+    /// How many deliveries are held without a handler place.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// How many ordering groups are taken: none once all is settled.
+    #[cfg(test)]
+    pub(crate) fn busy_groups(&self) -> usize {
+        self.groups.len()
     }
 
     /// How many settlements came too late to count.

@@ -148,6 +148,12 @@ impl Watermark {
         self.late
     }
 
+    /// The position, taken or not.
+    #[cfg(test)]
+    pub(crate) fn position(&self) -> Option<i64> {
+        (self.position != NOTHING).then_some(self.position)
+    }
+
     #[cold]
     fn rebase(&mut self, offset: i64) {
         self.epoch += 1;
