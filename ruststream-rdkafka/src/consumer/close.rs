@@ -16,9 +16,14 @@ use super::control::Control;
 use super::rebalance::Rebalance;
 use crate::native::Client;
 
-/// How long the revocation after `unsubscribe` is waited for. It is enqueued before `unsubscribe` returns, unless a
-/// rebalance is under way; closing asks for it again.
+/// How long the revocation after `unsubscribe` is waited for, or half of the time that is left. It is enqueued before
+/// `unsubscribe` returns, unless a rebalance is under way; then it may come with the next heartbeat only, and to begin
+/// the close makes it come at once.
 const REVOCATION: Duration = Duration::from_secs(1);
+
+/// How long a join takes to be answered, at most: a few round trips. Only what is closed within this time of its start
+/// waits for it.
+const JOIN: Duration = Duration::from_secs(1);
 
 /// How often to ask whether the consumer is closed: the end makes no event, so its edge may come a moment too early.
 const CLOSED: Duration = Duration::from_millis(10);
@@ -26,6 +31,7 @@ const CLOSED: Duration = Duration::from_millis(10);
 impl Control {
     /// Leaves the group by `deadline`, and says which positions the broker confirmed.
     pub(super) async fn leave(&mut self, deadline: Instant) -> Result<Vec<Committed>, String> {
+        self.finish_joining(deadline).await;
         // Its partitions were not dropped in time: the answer cannot wait any longer.
         if let Some(revoking) = self.revoking.take() {
             self.give_back(revoking, deadline).await;
@@ -67,6 +73,23 @@ impl Control {
             .collect())
     }
 
+    /// Lets a join that has just begun come to its end.
+    ///
+    /// A client that gives up while the answer to its join is on the way believes that it is no member and says no
+    /// goodbye; the broker has made it one, and keeps its partitions for the whole session timeout.
+    async fn finish_joining(&mut self, deadline: Instant) {
+        let Some(since) = self.joining.filter(|_| self.failed.is_none()) else {
+            return;
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until = (since + JOIN).min(Instant::now() + left / 2);
+        match self.next_rebalance(until).await {
+            Some(Rebalance::Assign(partitions)) => self.assign(partitions).await,
+            Some(revoke) => self.waiting.push_front(revoke),
+            None => {}
+        }
+    }
+
     async fn try_leave(&mut self, held: bool, deadline: Instant) -> Result<(), String> {
         let refused = |text| format!("refused: {text}");
         let unsubscribed = self
@@ -75,7 +98,8 @@ impl Control {
         unsubscribed
             .map_err(|error| error.to_string())?
             .map_err(|code| refused(code.to_string()))?;
-        let patience = deadline.min(Instant::now() + REVOCATION);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let patience = Instant::now() + REVOCATION.min(left / 2);
         let mut answered = !held;
         while !answered {
             let Some(rebalance) = self.next_rebalance(patience).await else {
