@@ -1,16 +1,18 @@
 //! Leaving the group.
 //!
 //! The order is the one that does not hang: give the subscription up; if partitions are held, answer the revocation
-//! that follows (a member that holds none gets no event); begin to close; serve until closed. Once a group has
-//! terminated, a call that needs it is never answered (librdkafka's issue 4884): after the close was begun, at most one
-//! revocation is answered, and every call has the deadline.
+//! that follows (a member that holds none gets no event); begin to close; answer what still comes until closed.
+//!
+//! Once a group has terminated, a call that needs it is never answered (librdkafka's issue 4884). It cannot terminate
+//! while it waits for an answer, so an event may be answered unless a later one has replaced it; which of the two it is
+//! cannot be seen from here. So answers race against the end of the close, and every call has the deadline.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ruststream::broker::{Committed, End};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::control::Control;
 use super::rebalance::Rebalance;
@@ -116,28 +118,38 @@ impl Control {
                 self.client.set_left();
                 return Ok(());
             }
-            // While closing, every answer counts as "nothing is assigned any more".
-            if let Some(rebalance) = self.waiting.pop_front()
-                && !answered
-            {
-                answered = true;
-                self.answer(deadline, rebalance).await?;
-            }
             if Instant::now() >= deadline {
                 return Err("the deadline passed, is the broker down?".to_owned());
             }
-            self.event_until(deadline.min(Instant::now() + CLOSED)).await;
+            match self.waiting.pop_front() {
+                Some(rebalance) => {
+                    let client = Arc::clone(&self.client);
+                    tokio::select! {
+                        answered = self.answer(deadline, rebalance) => answered?,
+                        () = closed(&client) => {}
+                    }
+                }
+                None => self.event_until(deadline.min(Instant::now() + CLOSED)).await,
+            }
         }
     }
 
+    /// Answers as asked; while closing, librdkafka takes every answer for "nothing is assigned any more".
     async fn answer(&mut self, deadline: Instant, rebalance: Rebalance) -> Result<(), String> {
         let protocol = self.protocol;
         let answer = move |client: &Arc<Client>| rebalance.answer(client, protocol);
-        let answered = self
-            .call("unassign", deadline, answer)
-            .await
-            .map_err(|error| error.to_string())?;
-        answered.map_err(|(_, text)| format!("refused: {text}"))
+        match self.call("answer", deadline, answer).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err((_, text))) => {
+                tracing::warn!(
+                    group = self.group.name(),
+                    text,
+                    "an answer was refused while closing"
+                );
+                Ok(())
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// The next rebalance that librdkafka asks for, if it does before `until`.
@@ -176,5 +188,12 @@ impl Control {
             .get(seat)
             .map_or("?", |seat| seat.topic.name.as_str());
         format!("{topic}/{partition}")
+    }
+}
+
+/// Waits until `client` is closed.
+async fn closed(client: &Client) {
+    while !client.is_closed() {
+        sleep(CLOSED).await;
     }
 }

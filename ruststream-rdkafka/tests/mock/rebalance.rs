@@ -202,7 +202,7 @@ async fn a_classic_group_with_the_cooperative_assignor_is_served() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_in_the_middle_of_a_revocation_ends_in_time() {
-    let broker = cluster("orders", 2).await.set("debug", "cgrp");
+    let broker = cluster("orders", 2).await;
     for partition in 0..2 {
         produce(&broker, "orders", partition, 0..10);
     }
