@@ -20,15 +20,16 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn produce(mock: &Mock, payloads: &[&str]) {
     let mut config = ClientConfig::new();
-    let producer: BaseProducer = config
-        .set("bootstrap.servers", mock.bootstrap_servers())
-        .create()
-        .unwrap();
+    config.set("bootstrap.servers", mock.bootstrap_servers());
+    let producer: BaseProducer = config.create().expect("a producer");
     for payload in payloads {
         let record = BaseRecord::<str, str>::to("orders").partition(0).payload(payload);
-        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer
+            .send(record)
+            .map_err(|(error, _)| error)
+            .expect("room for a record");
     }
-    producer.flush(SOON).unwrap();
+    producer.flush(SOON).expect("a confirmation");
 }
 
 /// Reads until `done`, without the work-around.

@@ -48,6 +48,37 @@ async fn a_fetch_error_before_a_rebalance_skips_no_record() {
     first.close().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_error_before_a_rebalance_skips_no_record_even_if_it_is_the_last() {
+    let topic = "orders-4844-last";
+    let broker = cluster(topic, 2).await.set("fetch.error.backoff.ms", "300");
+    for partition in 0..2 {
+        produce(&broker, topic, partition, 0..10);
+    }
+    let mut first = Member::join(&broker, topic).await;
+    first.records(20).await;
+    broker
+        .cluster()
+        .unwrap()
+        .fail_next(ApiKey::Fetch, UNKNOWN_SERVER_ERROR, 10);
+    for partition in ["partition=0", "partition=1"] {
+        logged(&["a fetch failed", topic, partition, "offset=10"]).await;
+    }
+    // It is there before librdkafka forgets its place, and nothing comes after it.
+    for partition in 0..2 {
+        produce(&broker, topic, partition, [10]);
+    }
+    let mut second = Member::join(&broker, topic).await;
+    let kept = 1 - assigned_one(&mut second).await;
+    let mut records = first.records(1).await;
+    while records.last().is_some_and(|(partition, ..)| *partition != kept) {
+        records = first.records(1).await; // from before the rebalance
+    }
+    assert_eq!(records, [(kept, 10, 10)]);
+    second.close().await.unwrap();
+    first.close().await.unwrap();
+}
+
 async fn assigned_one(member: &mut Member) -> i32 {
     loop {
         if let Seen::Assigned(partition) = member.next().await {
