@@ -33,6 +33,8 @@ pub(super) struct Control {
     pub(super) seats: Seats,
     /// What librdkafka holds as assigned, whether or not its `KafkaPartition` is still alive.
     pub(super) assigned: BTreeMap<Key, Arc<Assignment>>,
+    /// When the group was subscribed to, until the first assignment arrives.
+    pub(super) joining: Option<Instant>,
     /// Rebalances that came and were not begun.
     pub(super) waiting: VecDeque<Rebalance>,
     /// The revocation that is under way.
@@ -97,6 +99,7 @@ impl Control {
             commit: settings.commit,
             seats: Seats(seats.iter().map(own).collect()),
             assigned: BTreeMap::new(),
+            joining: None,
             waiting: VecDeque::new(),
             revoking: None,
             committed: BTreeMap::new(),
@@ -134,7 +137,7 @@ impl Control {
         sender.send_replace(Some(Arc::new(outcome)));
     }
 
-    async fn subscribe(&self, deadline: Instant) -> Result<(), String> {
+    async fn subscribe(&mut self, deadline: Instant) -> Result<(), String> {
         let topics: Vec<_> = self
             .seats
             .0
@@ -145,7 +148,10 @@ impl Control {
             .call("subscribe", deadline, move |client| client.subscribe(&topics))
             .await;
         match subscribed {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(())) => {
+                self.joining = Some(Instant::now());
+                Ok(())
+            }
             Ok(Err(code)) => Err(format!("the subscription was refused: {code}")),
             Err(error) => Err(error.to_string()),
         }
@@ -191,7 +197,10 @@ impl Control {
     pub(super) fn take_events(&mut self) {
         while let Some(event) = self.queue.next() {
             match event {
-                Event::Assign(partitions) => self.waiting.push_back(Rebalance::Assign(partitions)),
+                Event::Assign(partitions) => {
+                    self.joining = None;
+                    self.waiting.push_back(Rebalance::Assign(partitions));
+                }
                 Event::Revoke { partitions, lost } => {
                     self.waiting.push_back(Rebalance::Revoke { partitions, lost });
                 }

@@ -20,15 +20,16 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn produce(mock: &Mock, payloads: &[&str]) {
     let mut config = ClientConfig::new();
-    let producer: BaseProducer = config
-        .set("bootstrap.servers", mock.bootstrap_servers())
-        .create()
-        .unwrap();
+    config.set("bootstrap.servers", mock.bootstrap_servers());
+    let producer: BaseProducer = config.create().expect("a producer");
     for payload in payloads {
         let record = BaseRecord::<str, str>::to("orders").partition(0).payload(payload);
-        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer
+            .send(record)
+            .map_err(|(error, _)| error)
+            .expect("room for a record");
     }
-    producer.flush(SOON).unwrap();
+    producer.flush(SOON).expect("a confirmation");
 }
 
 /// Reads until `done`, without the work-around.
@@ -71,7 +72,8 @@ fn without_the_work_around_librdkafka_skips_the_record_after_an_error() {
     client.assign(&list).unwrap();
     read(&queue, |delivery| delivery.offset() == 1);
 
-    mock.fail_next(1, &[-1]); // the next fetch: unknown server error
+    // Unknown server error, for two fetches: an error in the response that first reaches the end is overlooked.
+    mock.fail_next(1, &[-1, -1]);
     let error = read(&queue, KafkaDelivery::is_fault).pop().unwrap();
     assert_eq!(error.offset(), 2);
     pause_and_resume(&client, &list);
