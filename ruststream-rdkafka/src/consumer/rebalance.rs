@@ -38,11 +38,14 @@ impl Rebalance {
 /// The queues that were split off for an assignment.
 type Queues = Vec<(Key, Option<PartitionQueue>)>;
 
+/// A partition that is being revoked.
+type Part = (Key, Arc<Assignment>);
+
 /// A revocation whose partitions drain.
 pub(super) struct Revoking {
     /// What the answer names.
     asked: Rebalance,
-    parts: Vec<(Key, Arc<Assignment>)>,
+    parts: Vec<Part>,
     /// After this, partitions that are still held are abandoned.
     pub(super) until: Instant,
     lost: bool,
