@@ -37,7 +37,7 @@ pub(super) fn classify(code: Code) -> Fault {
             "the records there use a compression or format that this build cannot read: enable it in the features of \
              the `rdkafka` crate",
         ),
-        Some(E::BadMessage | E::InvalidMessage) => Fault::Damaged,
+        Some(E::BadMessage | E::InvalidMessage | E::Underflow) => Fault::Damaged,
         _ => Fault::Transient,
     }
 }

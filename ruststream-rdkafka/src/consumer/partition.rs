@@ -25,6 +25,8 @@ pub struct KafkaPartition {
     seen_empty: bool,
     /// Where librdkafka may have lost its place.
     suspect: Option<Suspect>,
+    /// When librdkafka was last sent back.
+    sought: Option<Instant>,
     /// How often in a row a damaged offset was read again.
     rereads: (i64, u8),
     /// What the next poll reports.
@@ -34,21 +36,20 @@ pub struct KafkaPartition {
 /// An error arrived in place of the record at `offset`.
 ///
 /// librdkafka 2.12 takes such an error for a record that was consumed (its issue 4844): if the partition is paused
-/// before the next record arrives, as every rebalance does, it goes on at `offset + 1`, and one record is skipped. So
-/// the next record is looked at: is it at `offset`, nothing was skipped. Is it behind, it may have been (or there is a
-/// gap): the batch is discarded, and the partition is read again from `offset`. Comes nothing within a second, the same
-/// is done without waiting on, because the skipped record may have been the last.
-///
-/// Seeking at once, at each error, would be simpler and is wrong: a seek ends librdkafka's back-off, so a broker that
-/// answers with errors would be asked again immediately, for as long as it does.
+/// before the next record arrives, as every rebalance does, it goes on at `offset + 1`. That skips a record, or, at the
+/// end of the partition, counts as out of range and starts it over. So librdkafka is sent back to `offset`:
+/// - at once after the first error;
+/// - after a second for errors that follow. A seek ends librdkafka's back-off, and a broker that answers with errors
+///   would be asked again immediately, for as long as it does;
+/// - meanwhile, when the next record is not the one at `offset`: the batch is discarded, and what comes after the seek
+///   is believed, because there may be a gap.
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
     offset: i64,
-    since: Instant,
     damaged: bool,
 }
 
-/// How long to wait for a record after an error before reading again: the control task's tick.
+/// How long to wait between two seeks: a little less than the control task's tick, which wakes the partition.
 const RECHECK: Duration = Duration::from_millis(900);
 
 /// How often a damaged batch is read again. The damage may have happened on the way, but then not three times.
@@ -61,6 +62,7 @@ impl KafkaPartition {
             commit,
             seen_empty: false,
             suspect: None,
+            sought: None,
             rereads: (-1, 0),
             failed: None,
         }
@@ -86,11 +88,14 @@ impl KafkaPartition {
                 break;
             }
         }
+        if self.suspect.is_some() {
+            self.recheck();
+        }
     }
 
     /// Whether a record may be handed out, after an error before it.
     fn is_trusted(&mut self, offset: i64) -> bool {
-        if self.suspect.is_some_and(|suspect| offset > suspect.offset) {
+        if self.suspect.is_some_and(|suspect| offset != suspect.offset) {
             return false;
         }
         self.suspect = None;
@@ -113,13 +118,10 @@ impl KafkaPartition {
         );
         // Without an offset there is no place to return to.
         if error.offset() >= 0 && self.suspect.is_none() {
-            let damaged = fault == Fault::Damaged;
             self.suspect = Some(Suspect {
                 offset: error.offset(),
-                since: Instant::now(),
-                damaged,
+                damaged: fault == Fault::Damaged,
             });
-            self.assignment.recheck();
         }
     }
 
@@ -128,20 +130,17 @@ impl KafkaPartition {
         let Some(suspect) = self.suspect.take() else {
             return;
         };
+        self.sought = Some(Instant::now());
         let (last, times) = self.rereads;
-        self.rereads = (
-            suspect.offset,
-            if last == suspect.offset {
-                times.saturating_add(1)
-            } else {
-                1
-            },
-        );
-        if suspect.damaged && self.rereads.1 > REREADS {
-            self.fail(
-                &format!("the records at offset {} cannot be decoded", suspect.offset),
-                DAMAGED,
-            );
+        let times = if last == suspect.offset {
+            times.saturating_add(1)
+        } else {
+            1
+        };
+        self.rereads = (suspect.offset, times);
+        if suspect.damaged && times > REREADS {
+            let text = format!("the records at offset {} cannot be decoded", suspect.offset);
+            self.fail(&text, DAMAGED);
             return;
         }
         let topic = self.assignment.topic();
@@ -157,10 +156,10 @@ impl KafkaPartition {
         }
     }
 
-    /// Reads again where an error left nothing behind for too long.
+    /// Reads again after an error, now or at a later tick.
     #[cold]
-    fn recheck(&mut self, since: Instant) {
-        if since.elapsed() >= RECHECK {
+    fn recheck(&mut self) {
+        if self.sought.is_none_or(|sought| sought.elapsed() >= RECHECK) {
             self.read_again();
         } else {
             self.assignment.recheck();
@@ -200,10 +199,8 @@ impl Partition for KafkaPartition {
         let from = batch.len();
         loop {
             if self.failed.is_some() {
-                return self
-                    .failed
-                    .take()
-                    .map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
+                let error = self.failed.take();
+                return error.map_or(Poll::Pending, |error| Poll::Ready(Err(error)));
             }
             // A short read has seen the queue empty. Anything that came after it made an edge, so there is no need to
             // ask librdkafka again before the edge's flag is set (`Wake::poll_ready` walks the interleavings).
@@ -221,9 +218,6 @@ impl Partition for KafkaPartition {
             }
             if batch.len() > from {
                 return Poll::Ready(Ok(()));
-            }
-            if let Some(Suspect { since, .. }) = self.suspect {
-                self.recheck(since);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! served after another, and what a revocation does when its time comes concerns the [`Assignment`] values that it
 //! began with: a partition that comes straight back is another value, so a late step never touches it.
 
+use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,12 +38,14 @@ impl Rebalance {
 /// The queues that were split off for an assignment.
 type Queues = Vec<(Key, Option<PartitionQueue>)>;
 
+/// A partition that is being revoked.
+type Part = (Key, Arc<Assignment>);
+
 /// A revocation whose partitions drain.
 pub(super) struct Revoking {
     /// What the answer names.
     asked: Rebalance,
-    keys: Vec<Key>,
-    assignments: Vec<Arc<Assignment>>,
+    parts: Vec<Part>,
     /// After this, partitions that are still held are abandoned.
     pub(super) until: Instant,
     lost: bool,
@@ -53,14 +56,14 @@ const GRACE: Duration = Duration::from_secs(1);
 
 impl Revoking {
     fn is_over(&self) -> bool {
-        self.assignments.iter().all(|assignment| assignment.is_released()) || Instant::now() >= self.until
+        self.parts.iter().all(|(_, assignment)| assignment.is_released()) || Instant::now() >= self.until
     }
 
     /// The partitions are gone already: nothing of what is still stored would be true.
     fn lose(&mut self) {
         self.lost = true;
         self.until = self.until.min(Instant::now() + GRACE);
-        for assignment in &self.assignments {
+        for (_, assignment) in &self.parts {
             assignment.detach(); // first: who hears that it is lost must not be able to store
             assignment.end(End::Lost);
         }
@@ -92,7 +95,7 @@ impl Control {
 
     /// Splits the partitions' queues off, answers, and hands the partitions out. An empty list is answered, too.
     pub(super) async fn assign(&mut self, partitions: List) {
-        let wanted: Vec<(Key, std::ffi::CString)> = partitions
+        let wanted: Vec<(Key, CString)> = partitions
             .iter()
             .filter_map(|entry| {
                 let key = self.key(entry.topic, entry.partition)?;
@@ -151,31 +154,29 @@ impl Control {
     fn revoke(&mut self, partitions: List, lost: bool) {
         let keys: Vec<Key> = match self.protocol {
             Protocol::Eager => self.assigned.keys().copied().collect(),
-            Protocol::Incremental => partitions
-                .iter()
-                .filter_map(|entry| self.key(entry.topic, entry.partition))
-                .collect(),
+            Protocol::Incremental => {
+                let named = partitions.iter();
+                named
+                    .filter_map(|entry| self.key(entry.topic, entry.partition))
+                    .collect()
+            }
         };
-        let assignments: Vec<_> = keys
-            .iter()
-            .filter_map(|key| self.assigned.get(key))
-            .cloned()
-            .collect();
-        let drain = assignments
-            .iter()
-            .map(|assignment| assignment.topic().drain_timeout)
-            .max();
-        let until = Instant::now() + drain.unwrap_or_default() + GRACE;
-        for (key, assignment) in keys.iter().zip(&assignments) {
-            if let Some(seat) = self.seats.0.get(key.0) {
+        let held = |key: Key| Some((key, Arc::clone(self.assigned.get(&key)?)));
+        let parts: Vec<_> = keys.into_iter().filter_map(held).collect();
+        for ((seat, _), assignment) in &parts {
+            if let Some(seat) = self.seats.0.get(*seat) {
                 seat.inbox.retract(assignment);
             }
         }
+        let drain = parts
+            .iter()
+            .map(|(_, assignment)| assignment.topic().drain_timeout)
+            .max();
+        let until = Instant::now() + drain.unwrap_or_default() + GRACE;
         let asked = Rebalance::Revoke { partitions, lost };
         let mut revoking = Revoking {
             asked,
-            keys,
-            assignments,
+            parts,
             until,
             lost,
         };
@@ -183,13 +184,13 @@ impl Control {
             revoking.lose();
         } else {
             revoking
-                .assignments
+                .parts
                 .iter()
-                .for_each(|assignment| assignment.end(End::Revoked));
+                .for_each(|(_, assignment)| assignment.end(End::Revoked));
         }
         tracing::debug!(
             group = self.group.name(),
-            partitions = revoking.keys.len(),
+            partitions = revoking.parts.len(),
             lost,
             "revoked"
         );
@@ -198,7 +199,7 @@ impl Control {
 
     /// Takes what is left from its holders, and answers.
     pub(super) async fn give_back(&mut self, revoking: Revoking, deadline: Instant) {
-        for (key, assignment) in revoking.keys.iter().zip(&revoking.assignments) {
+        for (key, assignment) in &revoking.parts {
             self.abandon(*key, assignment);
             if revoking.lost {
                 self.unconfirmed.remove(key);
