@@ -168,7 +168,7 @@ fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
         let consumer = Path::new(env!("CARGO_BIN_EXE_consumer"));
         let run = |topic, count| -> Result<_, BoxError> {
             let (out, instructions) = callgrind::run(consumer, &args(topic, count, HOLD_VALGRIND))?;
-            serde_json::from_str::<Measured>(out.trim())?.check(count)?;
+            serde_json::from_str::<Measured>(out.trim())?.check(count, cost.mode.checksum(count))?;
             Ok(instructions)
         };
         let (less, more) = (run(short, messages)?, run(long, 2 * messages)?);
@@ -177,8 +177,8 @@ fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
         let counted = measure(
             env!("CARGO_BIN_EXE_consumer-dhat"),
             &args(long, 2 * messages, HOLD),
-            2 * messages,
-        )?;
+        )?
+        .check(2 * messages, cost.mode.checksum(2 * messages))?;
         let blocks = counted.blocks_each();
         println!("{:42} {ours:12.0} {theirs:12.0} {blocks:8.3}", cost.name);
         if ours > cost.instructions {
@@ -211,7 +211,7 @@ fn throughput(cluster: &Cluster, partitions: i32, records: u64, rounds: u32) -> 
     for round in 0..=rounds {
         for (runs, (_, mode, backoff)) in runs.iter_mut().zip(loops) {
             let args = arguments(mode, &cluster.bootstrap(), &topic, records, 0, backoff);
-            let measured = measure(service, &args, records)?;
+            let measured = measure(service, &args)?.check(records, mode.checksum(records))?;
             // The first round warms the broker's page cache up.
             if round > 0 {
                 runs.push(measured);
@@ -252,8 +252,8 @@ fn arguments(mode: Mode, servers: &str, topic: &str, count: u64, hold: u64, back
     std::iter::once(mode.name()).chain(options).collect()
 }
 
-/// Runs a consumer to its end; its figures, if it saw every record once.
-fn measure(program: &str, args: &[String], count: u64) -> Result<Measured, BoxError> {
+/// Runs a consumer to its end; its figures.
+fn measure(program: &str, args: &[String]) -> Result<Measured, BoxError> {
     let output = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -262,5 +262,5 @@ fn measure(program: &str, args: &[String], count: u64) -> Result<Measured, BoxEr
     if !output.status.success() {
         return Err(format!("{program} {} failed: {}", args.join(" "), output.status).into());
     }
-    serde_json::from_slice::<Measured>(&output.stdout)?.check(count)
+    Ok(serde_json::from_slice(&output.stdout)?)
 }

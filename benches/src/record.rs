@@ -59,6 +59,11 @@ pub fn checksum(count: u64) -> u64 {
     count * FIRST_ID + count * (count - 1) / 2
 }
 
+/// The sum of the last digits of the ids of the first `count` records.
+pub fn checksum_of_last_digits(count: u64) -> u64 {
+    (0..count).map(|n| n % 10).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +77,6 @@ mod tests {
             assert_eq!(record.id, FIRST_ID + n);
         }
         assert_eq!(checksum(3), 3 * FIRST_ID + 3);
+        assert_eq!(checksum_of_last_digits(12), 46);
     }
 }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_util::task::AtomicWaker;
 
 /// Handler places of one partition: pinned once, reused for every message, so that a message allocates nothing.
-pub(super) struct Lanes<F> {
-    places: Vec<Lane<F>>,
+pub(super) struct Lanes<F, T> {
+    places: Vec<Lane<F, T>>,
     /// Free lanes; the last one is used next, so that a sequential partition always uses the same, warm one.
     free: Vec<usize>,
     woken: Arc<Woken>,
@@ -18,14 +18,15 @@ pub(super) struct Lanes<F> {
     bits: u64,
 }
 
-struct Lane<F> {
+struct Lane<F, T> {
     waker: Waker,
     /// The last future that started here; a finished one stays until the next takes its place, which costs nothing.
     future: Pin<Box<Option<F>>>,
-    open: bool,
+    /// What the caller keeps for an open future; `None`: the lane is free.
+    open: Option<T>,
 }
 
-impl<F: Future> Lanes<F> {
+impl<F: Future, T> Lanes<F, T> {
     /// At most `limit` lanes; they are made as they are needed.
     pub(super) fn new(limit: usize) -> Self {
         let words = (0..limit.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
@@ -47,11 +48,11 @@ impl<F: Future> Lanes<F> {
         self.woken.task.register(task);
     }
 
-    /// Polls `future` once, in place. If it is pending it stays in its lane.
+    /// Makes a future in a free lane and polls it once. If it is pending it stays there, and `kept` with it.
     ///
     /// The caller keeps the number of open futures below the limit.
     #[inline]
-    pub(super) fn start(&mut self, future: F) -> Poll<F::Output> {
+    pub(super) fn start(&mut self, kept: T, future: impl FnOnce() -> F) -> Poll<F::Output> {
         let free = match self.free.last() {
             Some(free) => *free,
             None => self.grow(),
@@ -59,10 +60,10 @@ impl<F: Future> Lanes<F> {
         let Some(lane) = self.places.get_mut(free) else {
             unreachable!("`free` holds lanes that exist")
         };
-        lane.future.set(Some(future));
+        lane.future.set(Some(future()));
         let polled = lane.poll();
         if polled.is_pending() {
-            lane.open = true;
+            lane.open = Some(kept);
             self.free.pop();
         }
         polled
@@ -78,7 +79,7 @@ impl<F: Future> Lanes<F> {
         self.places.push(Lane {
             waker,
             future: Box::pin(None),
-            open: false,
+            open: None,
         });
         self.free.push(index);
         index
@@ -86,7 +87,7 @@ impl<F: Future> Lanes<F> {
 
     /// Polls the lanes that were woken until one is ready; `None` when each of them had its turn.
     #[inline]
-    pub(super) fn next_finished(&mut self) -> Option<F::Output> {
+    pub(super) fn next_finished(&mut self) -> Option<(T, F::Output)> {
         loop {
             while self.bits == 0 {
                 if self.word == self.woken.words.len() {
@@ -99,13 +100,12 @@ impl<F: Future> Lanes<F> {
             let index = (self.word - 1) * 64 + self.bits.trailing_zeros() as usize;
             self.bits &= self.bits - 1;
             // A lane whose future finished meanwhile was woken for nothing.
-            let Some(lane) = self.places.get_mut(index).filter(|lane| lane.open) else {
+            let Some(lane) = self.places.get_mut(index).filter(|lane| lane.open.is_some()) else {
                 continue;
             };
             if let Poll::Ready(output) = lane.poll() {
-                lane.open = false;
                 self.free.push(index);
-                return Some(output);
+                return lane.open.take().map(|kept| (kept, output));
             }
         }
     }
@@ -115,13 +115,13 @@ impl<F: Future> Lanes<F> {
         self.free.clear();
         for (index, lane) in self.places.iter_mut().enumerate() {
             lane.future.set(None);
-            lane.open = false;
+            lane.open = None;
             self.free.push(index);
         }
     }
 }
 
-impl<F: Future> Lane<F> {
+impl<F: Future, T> Lane<F, T> {
     #[inline]
     fn poll(&mut self) -> Poll<F::Output> {
         let Some(future) = self.future.as_mut().as_pin_mut() else {

@@ -18,7 +18,7 @@ use super::lanes::Lanes;
 use crate::app::Stopping;
 use crate::broker::{Delivery, End, Partition};
 use crate::handler::{Context, Scope, States};
-use crate::settlement::{Job, Limits, Reason, Scheduler, Verdict};
+use crate::settlement::{Job, Limits, Reason, Scheduler, Turn, Verdict};
 use crate::subscription::Settings;
 use crate::{BoxError, Error, ErrorKind, Failure, Handler, Outcome};
 
@@ -57,30 +57,55 @@ pub(crate) async fn serve<P: Partition, H: Handler>(partition: P, serving: Arc<S
         states: Arc::clone(&serving.states),
         shutdown: drain.clone(),
     };
-    let attempt = |job| attempt(&*serving.handler, &scope, job);
-    let mut driver = Driver::new(partition, &serving, drain, attempt);
+    let call = |delivery, number| attempt(&*serving.handler, &scope, number, delivery);
+    let mut driver = Driver::new(partition, &serving, drain, call);
     poll_fn(|cx| driver.poll(cx)).await
 }
 
-/// One call of the handler. It owns the job and lends the delivery, so that a panic cannot take it away.
-async fn attempt<D: Delivery, H: Handler>(handler: &H, scope: &Scope, job: Job<D>) -> (Job<D>, Outcome) {
+/// How one call of a handler ended.
+enum Ended<D> {
+    Acked,
+    /// Any other outcome, with the delivery. Boxed, so that what every message hands over is a pointer.
+    Otherwise(Box<(D, Outcome)>),
+}
+
+/// One call of the handler. It owns the delivery and lends it, so that a panic cannot take it away.
+async fn attempt<D: Delivery, H: Handler>(handler: &H, scope: &Scope, attempt: u32, delivery: D) -> Ended<D> {
     let outcome = {
-        let span = tracing::debug_span!(
-            "handle",
-            subscription = &*scope.subscription,
-            partition = job.delivery.partition(),
-            offset = job.ticket.offset,
-            attempt = job.attempt,
-        );
-        let mut call = pin!(handler.call(&job.delivery, Context::new(scope, job.attempt)));
-        poll_fn(|cx| {
-            let _entered = span.enter();
-            catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx)))
-                .unwrap_or_else(|panic| panicked(&*panic))
-        })
-        .await
+        let mut call = pin!(handler.call(&delivery, Context::new(scope, attempt)));
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let span = span(&delivery, scope, attempt);
+            poll_fn(|cx| {
+                let _entered = span.enter();
+                poll_caught(call.as_mut(), cx)
+            })
+            .await
+        } else {
+            poll_fn(|cx| poll_caught(call.as_mut(), cx)).await
+        }
     };
-    (job, outcome)
+    match outcome {
+        Outcome::Ack => Ended::Acked,
+        outcome => Ended::Otherwise(Box::new((delivery, outcome))),
+    }
+}
+
+/// The one place where a handler's panic is caught.
+#[inline]
+fn poll_caught(call: Pin<&mut impl Future<Output = Outcome>>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
+    catch_unwind(AssertUnwindSafe(|| call.poll(cx))).unwrap_or_else(|panic| panicked(&*panic))
+}
+
+#[cold]
+fn span(delivery: &impl Delivery, scope: &Scope, attempt: u32) -> tracing::Span {
+    tracing::debug_span!(
+        "handle",
+        subscription = &*scope.subscription,
+        topic = delivery.topic(),
+        partition = delivery.partition(),
+        offset = delivery.offset(),
+        attempt,
+    )
 }
 
 #[cold]
@@ -93,8 +118,9 @@ struct Driver<'a, P: Partition, M, F> {
     partition: P,
     batch: VecDeque<P::Delivery>,
     scheduler: Scheduler<P::Delivery>,
-    lanes: Lanes<F>,
-    attempt: M,
+    lanes: Lanes<F, Turn>,
+    /// Makes the future of one call: delivery, number of the attempt.
+    call: M,
     name: &'a str,
     settings: &'a Settings,
     counters: &'a Counters,
@@ -117,10 +143,10 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 impl<'a, P, M, F> Driver<'a, P, M, F>
 where
     P: Partition,
-    M: Fn(Job<P::Delivery>) -> F,
-    F: Future<Output = (Job<P::Delivery>, Outcome)>,
+    M: Fn(P::Delivery, u32) -> F,
+    F: Future<Output = Ended<P::Delivery>>,
 {
-    fn new<H>(partition: P, serving: &'a Serving<H>, drain: CancellationToken, attempt: M) -> Self {
+    fn new<H>(partition: P, serving: &'a Serving<H>, drain: CancellationToken, call: M) -> Self {
         let settings = &serving.settings;
         let limits = Limits {
             ordering: settings.ordering,
@@ -134,7 +160,7 @@ where
             batch: VecDeque::with_capacity(BATCH),
             scheduler: Scheduler::new(limits, EPOCH.fetch_add(1, Ordering::Relaxed)),
             lanes: Lanes::new(settings.concurrency),
-            attempt,
+            call,
             name: &serving.name,
             settings,
             counters: &serving.counters,
@@ -198,16 +224,19 @@ where
 
     /// Polls the open handlers that were woken.
     fn poll_woken(&mut self) {
-        while let Some((job, outcome)) = self.lanes.next_finished() {
-            self.complete(job, outcome);
+        while let Some((turn, ended)) = self.lanes.next_finished() {
+            self.complete(turn, ended);
         }
     }
 
     /// Starts what waited for a retry or behind its ordering group.
     fn start_held(&mut self) {
-        while let Some(job) = self.scheduler.next(now) {
-            if let Poll::Ready((job, outcome)) = self.lanes.start((self.attempt)(job)) {
-                self.complete(job, outcome);
+        // One look at the clock: what becomes due meanwhile has its turn later, so that this ends.
+        let clock = std::cell::OnceCell::new();
+        while let Some(job) = self.scheduler.next(|| *clock.get_or_init(now)) {
+            let Job { turn, delivery } = job;
+            if let Poll::Ready(ended) = self.lanes.start(turn, || (self.call)(delivery, turn.attempt)) {
+                self.complete(turn, ended);
             }
         }
     }
@@ -244,41 +273,52 @@ where
         } else {
             self.scheduler.deliver(offset, None, delivery)
         };
-        let Some(job) = job else { return };
-        let (ticket, group) = (job.ticket, job.group());
-        match self.lanes.start((self.attempt)(job)) {
-            Poll::Ready((_, Outcome::Ack)) => {
-                self.scheduler.pass(ticket);
+        let Some(Job { turn, delivery }) = job else { return };
+        match self.lanes.start(turn, || (self.call)(delivery, turn.attempt)) {
+            Poll::Ready(Ended::Acked) => {
+                self.scheduler.pass(turn.ticket);
                 self.settled += 1;
             }
-            Poll::Pending => self.scheduler.open(ticket, group),
-            Poll::Ready((job, outcome)) => {
-                self.scheduler.open(ticket, group);
-                self.complete(job, outcome);
+            Poll::Pending => self.scheduler.open(&turn),
+            Poll::Ready(ended) => {
+                self.scheduler.open(&turn);
+                self.complete(turn, ended);
             }
         }
     }
 
-    /// Ends an open job by its outcome and the failure policy.
-    fn complete(&mut self, job: Job<P::Delivery>, outcome: Outcome) {
-        if matches!(outcome, Outcome::Ack) {
-            self.settled += 1;
-            self.scheduler.complete(job, &Verdict::Settle, now);
-            return;
+    /// Ends an open job by its outcome.
+    #[inline]
+    fn complete(&mut self, turn: Turn, ended: Ended<P::Delivery>) {
+        match ended {
+            Ended::Acked => {
+                self.settled += 1;
+                self.scheduler.settle(&turn);
+            }
+            Ended::Otherwise(rest) => {
+                let (delivery, outcome) = *rest;
+                self.follow_policy(Job { turn, delivery }, outcome);
+            }
         }
-        let random = self.jitter.hash_one((job.ticket.offset, job.attempt));
+    }
+
+    /// Ends an open job that was not acknowledged.
+    #[cold]
+    fn follow_policy(&mut self, job: Job<P::Delivery>, outcome: Outcome) {
+        let Turn { ticket, attempt, .. } = job.turn;
+        let random = self.jitter.hash_one((ticket.offset, attempt));
         if matches!(outcome, Outcome::Failed(_)) {
             Counters::add(&self.counters.failed, 1);
         }
-        let (verdict, reason) = Verdict::of(outcome, job.attempt, &self.settings.retry, random);
-        self.report(&job, &verdict, reason);
+        let (verdict, reason) = Verdict::of(outcome, attempt, &self.settings.retry, random);
+        self.report(&job.turn, &verdict, reason);
         self.scheduler.complete(job, &verdict, now);
     }
 
     /// Says what happened to a delivery that was not acknowledged.
     #[cold]
-    fn report(&mut self, job: &Job<P::Delivery>, verdict: &Verdict, reason: Option<Reason>) {
-        let (name, offset, attempt) = (self.name, job.ticket.offset, job.attempt);
+    fn report(&mut self, turn: &Turn, verdict: &Verdict, reason: Option<Reason>) {
+        let (name, offset, attempt) = (self.name, turn.ticket.offset, turn.attempt);
         let (topic, partition) = (self.partition.topic(), self.partition.index());
         match verdict {
             Verdict::Settle => {

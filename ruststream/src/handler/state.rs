@@ -74,8 +74,8 @@ impl States {
 
     #[inline]
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let (_, _, value) = self.entries.iter().find(|(id, _, _)| *id == TypeId::of::<T>())?;
-        value.downcast_ref()
+        // `downcast_ref` compares the type already: looking at the stored id first would do it twice.
+        self.entries.iter().find_map(|(_, _, value)| value.downcast_ref())
     }
 
     fn contains(&self, id: TypeId) -> bool {

@@ -14,6 +14,6 @@ mod watermark;
 #[cfg(test)]
 mod model;
 
-pub(crate) use scheduler::{Job, Limits, Scheduler};
+pub(crate) use scheduler::{Job, Limits, Scheduler, Turn};
 pub(crate) use verdict::{Reason, Verdict};
 pub(crate) use watermark::{Ticket, Watermark};

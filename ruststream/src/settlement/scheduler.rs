@@ -40,12 +40,18 @@ pub(crate) struct Scheduler<D> {
 /// A delivery on its way through its handler.
 #[derive(Debug)]
 pub(crate) struct Job<D> {
+    pub(crate) turn: Turn,
+    pub(crate) delivery: D,
+}
+
+/// What the scheduler knows of a delivery.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
     pub(crate) ticket: Ticket,
     /// From 1.
     pub(crate) attempt: u32,
     /// The ordering group; `None` waits for nothing.
-    group: Option<u64>,
-    pub(crate) delivery: D,
+    pub(crate) group: Option<u64>,
 }
 
 /// The bounds of one partition.
@@ -124,12 +130,13 @@ impl<D> Scheduler<D> {
     /// Takes a delivery: returned to start now, or held behind its ordering group (`None`). No group waits for nothing.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: i64, group: Option<u64>, delivery: D) -> Option<Job<D>> {
-        let job = Job {
-            ticket: self.watermark.deliver(offset),
+        let ticket = self.watermark.deliver(offset);
+        let turn = Turn {
+            ticket,
             attempt: 1,
             group,
-            delivery,
         };
+        let job = Job { turn, delivery };
         match group {
             Some(group) if self.groups.contains_key(&group) => {
                 self.hold(group, job);
@@ -140,7 +147,7 @@ impl<D> Scheduler<D> {
     }
 
     fn hold(&mut self, group: u64, job: Job<D>) {
-        self.watermark.open(job.ticket);
+        self.watermark.open(job.turn.ticket);
         self.held += 1;
         self.groups.entry(group).or_default().push_back(job);
     }
@@ -153,41 +160,48 @@ impl<D> Scheduler<D> {
 
     /// The first poll of a delivered job did not settle it: it takes a handler place and its ordering group.
     #[inline]
-    pub(crate) fn open(&mut self, ticket: Ticket, group: Option<u64>) {
+    pub(crate) fn open(&mut self, turn: &Turn) {
         self.running += 1;
-        if let Some(group) = group {
+        if let Some(group) = turn.group {
             self.groups.entry(group).or_default();
         }
         match self.limits.commit {
-            Commit::Tracked => self.watermark.open(ticket),
-            Commit::Auto => self.watermark.pass(ticket),
+            Commit::Tracked => self.watermark.open(turn.ticket),
+            Commit::Auto => self.watermark.pass(turn.ticket),
         }
     }
 
-    /// Ends an open job.
+    /// Ends an open job whose delivery is done with.
+    pub(crate) fn settle(&mut self, turn: &Turn) {
+        self.running -= 1;
+        self.release(turn.group);
+        if self.limits.commit == Commit::Tracked {
+            self.watermark.settle(turn.ticket);
+        }
+    }
+
+    /// Ends an open job by the policy's verdict.
     pub(crate) fn complete(&mut self, job: Job<D>, verdict: &Verdict, now: impl FnOnce() -> Instant) {
+        if matches!(verdict, Verdict::Settle) {
+            return self.settle(&job.turn);
+        }
         self.running -= 1;
         match verdict {
-            Verdict::Settle => {
-                self.release(job.group);
-                if self.limits.commit == Commit::Tracked {
-                    self.watermark.settle(job.ticket);
-                }
-            }
             // Delivered again meanwhile: the newer copy is the one that counts.
-            Verdict::RetryAfter(_) if self.is_superseded(job.ticket) => self.release(job.group),
+            Verdict::RetryAfter(_) if self.is_superseded(job.turn.ticket) => self.release(job.turn.group),
             Verdict::RetryAfter(wait) if !self.draining && !self.stopped => {
                 self.retried += 1;
                 self.held += 1;
+                let attempt = job.turn.attempt.saturating_add(1);
                 let again = Job {
-                    attempt: job.attempt.saturating_add(1),
+                    turn: Turn { attempt, ..job.turn },
                     ..job
                 };
                 let due = now() + (*wait).clamp(SHORTEST_WAIT, LONGEST_WAIT);
                 self.retries.insert((due, self.retried), again);
             }
             // Nothing is settled and the group stays taken: nothing behind it may overtake.
-            Verdict::RetryAfter(_) => {}
+            Verdict::RetryAfter(_) | Verdict::Settle => {}
             Verdict::Stop => {
                 self.stopped = true;
                 self.forget_held();
@@ -221,8 +235,8 @@ impl<D> Scheduler<D> {
         let job = self.due(now).or_else(|| self.runnable.pop_front())?;
         self.held -= 1;
         self.running += 1;
-        if self.limits.commit == Commit::Auto && job.attempt == 1 {
-            self.watermark.settle(job.ticket);
+        if self.limits.commit == Commit::Auto && job.turn.attempt == 1 {
+            self.watermark.settle(job.turn.ticket);
         }
         Some(job)
     }
@@ -302,8 +316,3 @@ impl<D> Scheduler<D> {
     }
 }
 
-impl<D> Job<D> {
-    pub(crate) fn group(&self) -> Option<u64> {
-        self.group
-    }
-}

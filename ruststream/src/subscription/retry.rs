@@ -43,13 +43,13 @@ impl RetryPolicy {
         Self::attempts(u32::MAX)
     }
 
-    /// The wait after the first attempt (default 100 ms); doubles with each further one.
+    /// The wait after the first attempt (default 100 ms, at least 1 ms); doubles with each further one.
     pub const fn initial(mut self, wait: Duration) -> Self {
         self.initial = wait;
         self
     }
 
-    /// The longest wait (default 30 s).
+    /// The longest wait (default 30 s, at most a year).
     pub const fn max(mut self, wait: Duration) -> Self {
         self.max = wait;
         self

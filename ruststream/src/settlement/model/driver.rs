@@ -144,7 +144,7 @@ impl Driver {
     fn start_held(&mut self) {
         let now = self.now;
         while let Some(job) = self.scheduler.next(|| now) {
-            self.ledger.start(job.delivery.number, job.attempt, now);
+            self.ledger.start(job.delivery.number, job.turn.attempt, now);
             self.check();
             match self.first_poll(&job) {
                 Answer::Pending => self.open.push(job),
@@ -191,9 +191,10 @@ impl Driver {
             self.ledger
         );
         let Some(job) = job else { return self.check() };
-        let (ticket, group) = (job.ticket, job.group());
+        let turn = job.turn;
+        let ticket = turn.ticket;
         assert_eq!(ticket.offset, offset);
-        self.ledger.start(number, job.attempt, self.now);
+        self.ledger.start(number, job.turn.attempt, self.now);
         match self.first_poll(&job) {
             Answer::Ack => {
                 drop(job);
@@ -202,12 +203,12 @@ impl Driver {
                 self.check();
             }
             Answer::Pending => {
-                self.scheduler.open(ticket, group);
+                self.scheduler.open(&turn);
                 self.check();
                 self.open.push(job);
             }
             answer => {
-                self.scheduler.open(ticket, group);
+                self.scheduler.open(&turn);
                 self.check();
                 self.complete(job, answer);
             }
@@ -216,12 +217,12 @@ impl Driver {
 
     fn first_poll(&self, job: &Job<Delivered>) -> Answer {
         let [first, again] = self.log[job.delivery.record].polls;
-        if job.attempt == 1 { first } else { again }
+        if job.turn.attempt == 1 { first } else { again }
     }
 
     fn complete(&mut self, job: Job<Delivered>, answer: Answer) {
         let verdict = match answer {
-            Answer::Retry(wait) if job.attempt < ATTEMPTS => retry_after(wait),
+            Answer::Retry(wait) if job.turn.attempt < ATTEMPTS => retry_after(wait),
             Answer::Stop => Verdict::Stop,
             Answer::Pending | Answer::Ack | Answer::Skip | Answer::Retry(_) => Verdict::Settle,
         };

@@ -113,7 +113,7 @@ const B: Option<u64> = Some(2);
 /// Delivers, and opens what may start.
 fn deliver(scheduler: &mut Scheduler<()>, offset: i64, group: Option<u64>) -> Option<Job<()>> {
     let job = scheduler.deliver(offset, group, ())?;
-    scheduler.open(job.ticket, job.group());
+    scheduler.open(&job.turn);
     Some(job)
 }
 
@@ -128,7 +128,7 @@ fn in_partition_order_a_retry_holds_the_partition() {
     let due = now + Duration::from_millis(10);
     assert_eq!(scheduler.next_due(), Some(due));
     let again = scheduler.next(|| due).unwrap();
-    assert_eq!(again.attempt, 2);
+    assert_eq!(again.turn.attempt, 2);
     scheduler.complete(again, &Verdict::Settle, || due);
     assert!(scheduler.admits());
     assert_eq!(scheduler.take_position(), Some(1));
@@ -142,17 +142,17 @@ fn in_key_order_a_retry_holds_its_key_and_lets_others_pass() {
     scheduler.complete(first, &retry_after(10), || now);
     assert!(deliver(&mut scheduler, 1, A).is_none());
     let other = scheduler.deliver(2, B, ()).unwrap();
-    scheduler.pass(other.ticket);
+    scheduler.pass(other.turn.ticket);
     assert!(scheduler.next(|| now).is_none());
 
     let due = now + Duration::from_millis(10);
     let again = scheduler.next(|| due).unwrap();
-    assert_eq!((again.ticket.offset, again.attempt), (0, 2));
+    assert_eq!((again.turn.ticket.offset, again.turn.attempt), (0, 2));
     assert!(scheduler.next(|| due).is_none(), "1 waits for 0");
     scheduler.complete(again, &Verdict::Settle, || due);
     assert_eq!(scheduler.take_position(), Some(1));
     let second = scheduler.next(|| due).unwrap();
-    assert_eq!((second.ticket.offset, second.attempt), (1, 1));
+    assert_eq!((second.turn.ticket.offset, second.turn.attempt), (1, 1));
     scheduler.complete(second, &Verdict::Settle, || due);
     assert_eq!(scheduler.take_position(), Some(3));
     assert_eq!((scheduler.held(), scheduler.busy_groups()), (0, 0));
@@ -181,7 +181,7 @@ fn a_due_retry_goes_first_then_what_became_free_first() {
     scheduler.complete(a, &Verdict::Settle, || now);
     scheduler.complete(failed, &retry_after(10), || now);
     let due = now + Duration::from_millis(10);
-    let order = [(); 3].map(|()| scheduler.next(|| due).unwrap().ticket.offset);
+    let order = [(); 3].map(|()| scheduler.next(|| due).unwrap().turn.ticket.offset);
     assert_eq!(order, [2, 4, 3]);
 }
 
@@ -202,7 +202,7 @@ fn a_full_span_stops_intake_until_what_blocks_it_settles() {
     for offset in 1..4 {
         assert!(scheduler.admits());
         let job = scheduler.deliver(offset, B, ()).unwrap();
-        scheduler.pass(job.ticket);
+        scheduler.pass(job.turn.ticket);
     }
     assert!(!scheduler.admits());
     let named = scheduler.blocking().unwrap();
@@ -271,7 +271,7 @@ fn a_retry_of_what_was_delivered_again_is_left_to_the_newer_copy() {
     );
     scheduler.complete(old, &retry_after(10), || now);
     let newer = scheduler.next(|| now).unwrap();
-    assert_eq!(newer.attempt, 1);
+    assert_eq!(newer.turn.attempt, 1);
     scheduler.complete(newer, &Verdict::Settle, || now);
     assert_eq!(scheduler.take_position(), Some(1));
     assert_eq!((scheduler.held(), scheduler.busy_groups()), (0, 0));
