@@ -26,3 +26,8 @@ pub use consumer::{KafkaPartition, KafkaSubscription};
 #[cfg(feature = "embedded")]
 pub use embedded::{ApiKey, EmbeddedCluster};
 pub use native::KafkaDelivery;
+
+/// The README's examples, compiled and run as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
