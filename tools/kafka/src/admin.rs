@@ -43,7 +43,24 @@ pub(crate) fn warm_up(bootstrap: &str) -> KafkaResult<()> {
     let consumer: BaseConsumer = config(bootstrap).set("group.id", "ruststream-warm-up").create()?;
     let mut partitions = TopicPartitionList::new();
     partitions.add_partition("ruststream-warm-up", 0);
-    consumer.committed_offsets(partitions, REQUEST_TIMEOUT).map(drop)
+    let deadline = Instant::now() + REQUEST_TIMEOUT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match consumer.committed_offsets(partitions.clone(), left) {
+            // The coordinator is found before it has taken over: it says so for a moment.
+            Err(e) if is_taking_over(&e) && Instant::now() < deadline => process::pause(),
+            answer => return answer.map(drop),
+        }
+    }
+}
+
+fn is_taking_over(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator};
+    let code = error.rdkafka_error_code();
+    matches!(
+        code,
+        Some(CoordinatorLoadInProgress | CoordinatorNotAvailable | NotCoordinator)
+    )
 }
 
 pub(crate) fn create_topic(bootstrap: &str, topic: &NewTopic<'_>) -> Result<(), Error> {
