@@ -222,6 +222,10 @@ impl Broker for KafkaBroker {
         format!("Kafka at {}", self.given.bootstrap)
     }
 
+    fn commit(&self) -> Commit {
+        self.given.commit
+    }
+
     async fn subscribe(
         &self,
         requests: Vec<SubscribeRequest>,
@@ -239,6 +243,13 @@ impl Broker for KafkaBroker {
             Ok(settings) => settings,
             Err(problems) => return Err(problems.into_iter().chain(duplicates).collect()),
         };
+        if self.given.commit == Commit::Auto {
+            tracing::warn!(
+                broker = self.describe(),
+                "Commit::Auto: a position moves past a record when its handler starts, so records in flight may be lost \
+                 in a crash, and a record whose failure stops the app may be committed already"
+            );
+        }
         let checked = requests.iter().filter_map(|request| settings.check(request));
         let mut problems: Vec<Problem> = duplicates.into_iter().chain(checked).collect();
         let deadline = Instant::now() + self.connect_timeout;

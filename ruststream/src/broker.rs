@@ -40,6 +40,11 @@ pub trait Broker: Send + Sync + 'static {
     /// Names the broker for people, in errors and logs: `Kafka at localhost:9092`. No secrets.
     fn describe(&self) -> String;
 
+    /// When deliveries of this broker count as settled, so that a test on the memory broker does the same.
+    fn commit(&self) -> Commit {
+        Commit::Tracked
+    }
+
     /// Makes one subscription for each request, in the same order, or reports everything that is wrong.
     ///
     /// All requests come at once, so that a broker can serve several of them with one client. A broker must refuse two

@@ -175,6 +175,19 @@ async fn what_does_not_decode_stops_with_the_reason_and_is_not_lost() -> Result<
     Ok(())
 }
 
+#[tokio::test]
+async fn json_that_is_not_utf8_does_not_decode_even_in_a_field_that_nobody_reads() -> Result<(), BoxError> {
+    let (t, _) = start(|memory| memory.mount(by_value)).await;
+    let payload = b"{\"id\":1,\"item\":\"tea\",\"note\":\"\xff\"}";
+    t.broker().publish(MemoryRecord::new("orders").payload(payload))?;
+    let error = format!("{:?}", t.stopped().await.unwrap_err());
+    assert!(
+        error.ends_with("caused by: the payload is not JSON: it is not UTF-8 from byte 29 on"),
+        "{error}"
+    );
+    Ok(())
+}
+
 /// Written by a user.
 struct Tenant<'m>(&'m str);
 

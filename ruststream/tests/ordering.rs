@@ -200,8 +200,10 @@ async fn auto_moves_the_position_when_the_handler_starts_and_a_clean_stop_leaves
     let subscriber = Subscriber::new("orders", log.clone())
         .ordering(ProcessingOrder::Key)
         .concurrency(2);
-    let broker = MemoryBroker::new().auto_create(1).commit(Commit::Auto);
-    let t = TestApp::start_on(app(subscriber), broker.clone()).await?;
+    let auto = MemoryBroker::new().commit(Commit::Auto);
+    let app = RustStream::new("billing").broker(auto, |memory| memory.mount(subscriber));
+    let broker = MemoryBroker::new().auto_create(1);
+    let t = TestApp::start_on(app, broker.clone()).await?;
     for key in ["a", "a", "b", "a"] {
         broker.publish(record(key, 100))?;
     }

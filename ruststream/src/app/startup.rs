@@ -109,6 +109,7 @@ impl<B: Broker> Service for Mount<B> {
         Box::pin(async move {
             match app.memory.take() {
                 Some(memory) => {
+                    let memory = memory.commit(broker.commit());
                     subscribe(memory, mounts.mounted, app, |mounted| mounted.start_in_memory).await
                 }
                 None => subscribe(broker, mounts.mounted, app, |mounted| mounted.start).await,

@@ -154,6 +154,10 @@ impl Broker for MemoryBroker {
         "memory broker".to_owned()
     }
 
+    fn commit(&self) -> Commit {
+        self.commit
+    }
+
     async fn subscribe(
         &self,
         requests: Vec<SubscribeRequest>,
