@@ -38,6 +38,8 @@ pub enum ErrorKind {
     Deadline,
     /// A second signal ended the app before it had drained.
     Interrupted,
+    /// A value could not be written in the form that its topic needs.
+    Encode,
     /// A defect of the framework or of a broker crate: please report it.
     Internal,
 }

@@ -35,6 +35,7 @@
 //! - [`Outcome`] and [`Failure`] say what happens to a delivery, [`RetryPolicy`] when it is tried again.
 //! - [`State`], [`Key`], [`Headers`], [`Meta`] and [`Shutdown`] are what a handler can take beside its payload,
 //!   [`FromDelivery`] is for your own.
+//! - [`Record`] is what a [`Publisher`](broker::Publisher) sends; its receipt resolves when the broker confirmed it.
 //! - [`testing`] runs the app without a broker; [`memory`] is the broker it then uses.
 //! - [`broker`] is the contract for those who write a broker, [`testing::contract`] its test suite.
 //!
@@ -56,6 +57,8 @@ mod headers;
 pub mod memory;
 mod outcome;
 pub mod prelude;
+mod publish;
+mod record;
 mod settlement;
 mod subscription;
 pub mod testing;
@@ -68,5 +71,7 @@ pub use handler::{
 };
 pub use headers::Headers;
 pub use outcome::{Failure, FailureKind, IntoOutcome, Outcome, Permanent};
+pub use publish::{Confirmed, PublishError, PublishErrorKind, SendAllError};
+pub use record::Record;
 pub use ruststream_macros::subscriber;
 pub use subscription::{IntoSubscriber, ProcessingOrder, RetryPolicy, Subscriber};

@@ -1,8 +1,10 @@
 //! What a service usually needs: `use ruststream::prelude::*;`
 
 pub use crate::broker::Commit;
+/// For its methods: `send`, `publish`, ..
+pub use crate::broker::Publisher as _;
 pub use crate::{
-    BigEndian, Headers, IntoSubscriber, Key, Meta, Outcome, Permanent, ProcessingOrder, Report, RetryPolicy,
-    RustStream, Shutdown, State, Subscriber, subscriber,
+    BigEndian, Headers, IntoSubscriber, Key, Meta, Outcome, Permanent, ProcessingOrder, Record, Report,
+    RetryPolicy, RustStream, Shutdown, State, Subscriber, subscriber,
 };
 pub use serde::{Deserialize, Serialize};

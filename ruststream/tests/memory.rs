@@ -13,10 +13,10 @@ use ruststream::broker::{
     Broker, Commit, Committed, Delivery, End, Partition, StoreError, SubscribeRequest, Subscription,
 };
 use ruststream::memory::{
-    DRAIN_GRACE, MemoryBroker, MemoryDelivery, MemoryMember, MemoryPartition, MemoryRecord,
+    DRAIN_GRACE, MemoryBroker, MemoryDelivery, MemoryMember, MemoryPartition, MemoryPublisher, MemoryRecord,
     MemorySubscription,
 };
-use ruststream::testing::contract::{Fixture, TestRecord, contract_suite};
+use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, contract_suite, publishing_suite};
 use tokio::time::Instant;
 
 struct Memory(MemoryBroker);
@@ -48,6 +48,19 @@ impl Fixture for Memory {
         }
         self.0.publish(record).unwrap();
     }
+}
+
+impl PublishFixture for Memory {
+    type Publisher = MemoryPublisher;
+
+    async fn publisher(&self) -> MemoryPublisher {
+        self.0.publisher()
+    }
+}
+
+#[tokio::test]
+async fn the_contract_of_publishing_holds() {
+    publishing_suite(&Memory(MemoryBroker::new())).await;
 }
 
 #[tokio::test]

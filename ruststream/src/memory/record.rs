@@ -2,6 +2,9 @@
 
 use std::time::SystemTime;
 
+use crate::Record;
+use crate::record::Parts;
+
 /// A header's name and value.
 pub(super) type OwnedHeader = (String, Option<Vec<u8>>);
 
@@ -79,5 +82,26 @@ impl MemoryRecord {
     pub fn partition(mut self, partition: i32) -> Self {
         self.partition = Some(partition);
         self
+    }
+}
+
+impl From<Record> for MemoryRecord {
+    fn from(record: Record) -> Self {
+        let Parts {
+            topic,
+            partition,
+            key,
+            payload,
+            headers,
+            timestamp,
+        } = record.into_parts();
+        Self {
+            topic,
+            partition,
+            key,
+            payload,
+            headers,
+            timestamp,
+        }
     }
 }

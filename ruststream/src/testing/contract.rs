@@ -5,6 +5,8 @@
 //! with a deadline, and assumes neither that offsets start at 0 nor that they are dense; so the suite runs on a shared
 //! cluster, and on one that is slow.
 //!
+//! A broker with a publisher implements [`PublishFixture`] as well, and calls [`publishing_suite`].
+//!
 //! # Cancel safety
 //!
 //! Dropping a check's future leaves its topic behind, and members that were not closed.
@@ -48,6 +50,7 @@
 
 mod closing;
 mod consumer;
+mod publishing;
 mod reading;
 mod rebalancing;
 mod scene;
@@ -56,12 +59,17 @@ mod subscribing;
 use std::future::Future;
 use std::time::Duration;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Publisher};
 
 pub use closing::{
     a_store_after_the_end_moves_nothing, a_stored_position_is_where_the_next_owner_starts,
     close_ends_partitions_and_waits_for_their_drop, close_of_a_subscription_that_owns_nothing_returns,
     close_returns_the_positions_that_were_committed, unsettled_deliveries_come_again,
+};
+pub use publishing::{
+    a_confirmed_record_is_delivered_as_it_was_sent, a_dropped_receipt_loses_no_record,
+    a_record_for_an_unknown_partition_comes_back, a_tombstone_is_published, flush_waits_for_what_was_sent,
+    records_of_a_publisher_keep_their_order, send_all_confirms_every_record, try_send_hands_over_a_receipt,
 };
 pub use reading::{
     a_batch_grows_by_at_most_max_deliveries, an_empty_partition_is_pending_and_wakes_for_a_record,
@@ -101,6 +109,15 @@ pub trait Fixture: Send + Sync {
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
     }
+}
+
+/// A cluster that can be published to.
+pub trait PublishFixture: Fixture {
+    /// The publisher under test.
+    type Publisher: Publisher;
+
+    /// Makes a publisher with a client of its own.
+    fn publisher(&self) -> impl Future<Output = Self::Publisher> + Send;
 }
 
 /// A record that the suite wants to have published.
@@ -151,4 +168,24 @@ pub async fn contract_suite(fixture: &impl Fixture) {
         a_second_member_takes_its_share_and_what_was_not_stored(fixture).await;
         a_partition_moves_only_after_its_drop(fixture).await;
     }
+}
+
+/// Runs every check of publishing, one after another.
+///
+/// # Panics
+///
+/// When the broker breaks the contract.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves a topic behind, and members that were not closed.
+pub async fn publishing_suite(fixture: &impl PublishFixture) {
+    a_confirmed_record_is_delivered_as_it_was_sent(fixture).await;
+    a_tombstone_is_published(fixture).await;
+    records_of_a_publisher_keep_their_order(fixture).await;
+    send_all_confirms_every_record(fixture).await;
+    try_send_hands_over_a_receipt(fixture).await;
+    a_dropped_receipt_loses_no_record(fixture).await;
+    flush_waits_for_what_was_sent(fixture).await;
+    a_record_for_an_unknown_partition_comes_back(fixture).await;
 }

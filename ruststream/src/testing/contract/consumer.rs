@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::SystemTime;
 
 use tokio::time::Instant;
 
@@ -38,6 +39,7 @@ pub(super) struct Seen {
     pub(super) key: Option<Vec<u8>>,
     pub(super) payload: Option<Vec<u8>>,
     pub(super) headers: Vec<TestHeader>,
+    pub(super) timestamp: Option<SystemTime>,
 }
 
 impl<S: Subscription> Consumer<S> {
@@ -191,5 +193,6 @@ pub(super) fn seen(delivery: &impl Delivery) -> Seen {
         key: delivery.key().map(<[u8]>::to_vec),
         payload: delivery.payload().map(<[u8]>::to_vec),
         headers,
+        timestamp: delivery.timestamp(),
     }
 }
