@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Given, Settings, shown};
 use crate::consumer::{self, KafkaSubscription};
 use crate::embedded::EmbeddedCluster;
+use crate::publisher::{self, KafkaPublisher};
 use crate::{admin, env};
 
 /// A Kafka cluster, and how to consume from it.
@@ -71,6 +72,8 @@ impl KafkaBroker {
                 group_instance: None,
                 commit: Commit::Tracked,
                 start: None,
+                producer_properties: Vec::new(),
+                max_unconfirmed: publisher::MAX_UNCONFIRMED,
             },
             connect_timeout: CONNECT_TIMEOUT,
             embedded: None,
@@ -117,11 +120,30 @@ impl KafkaBroker {
         broker
     }
 
-    /// Sets a property of librdkafka. The last value of a property holds.
+    /// Sets a property of librdkafka, for consumers and for publishers, each where it applies. The last value of a
+    /// property holds.
     ///
     /// Unknown properties, impossible values and contradictions are reported at start-up, all at once.
     pub fn set(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
         self.given.properties.push((property.into(), value.into()));
+        self
+    }
+
+    /// Sets a property of librdkafka for [publishers](Self::publisher) only; it wins over one that was [`set`](Self::set).
+    ///
+    /// Unknown properties, impossible values and contradictions are reported when a publisher is made, all at once.
+    pub fn set_producer(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
+        let property = (property.into(), value.into());
+        self.given.producer_properties.push(property);
+        self
+    }
+
+    /// How many records of a publisher may be unconfirmed; a sender then waits. Default: 4,096, from 1 to 1,000,000.
+    ///
+    /// It bounds memory, and what a crash leaves unknown; a bigger window is only faster where a round trip takes
+    /// longer than sending 4,096 records.
+    pub fn max_unconfirmed(mut self, records: usize) -> Self {
+        self.given.max_unconfirmed = records;
         self
     }
 
@@ -155,6 +177,31 @@ impl KafkaBroker {
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
+    }
+
+    /// Makes a publisher, with a client of its own. It may be made before the app starts, and used beside it: clone it, or
+    /// give it to the app's state.
+    ///
+    /// Returns at once: the client connects in the background, and records wait for it. (It reads TLS files first, if
+    /// there are any.)
+    ///
+    /// Defaults, beside those of librdkafka: `enable.idempotence=true`, `acks=all`, `partitioner=murmur2_random` (keys go
+    /// where the Java client sends them), `linger.ms=0` (a record that is awaited is not delayed; 1 is better for many
+    /// small records from many tasks), `topic.metadata.propagation.max.ms=10000` (how long a topic may be unknown before
+    /// its records fail), `message.timeout.ms=300000` (librdkafka's: how long a record may be unconfirmed). Any can be
+    /// [`set`](Self::set_producer).
+    ///
+    /// Its receipts are served by a task on the current runtime: that one must go on running, or be dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Startup`] with everything that is wrong with the settings; or there is no tokio runtime here.
+    pub fn publisher(&self) -> Result<KafkaPublisher, Error> {
+        if let Some(Err(reason)) = &self.embedded {
+            return Err(Error::startup(vec![not_started(reason)]));
+        }
+        let settings = self.publisher_settings().map_err(Error::startup)?;
+        publisher::start(&settings, self.describe(), self.keep(), &self.tasks)
     }
 
     /// Where the cluster is: what a producer beside the app needs.
@@ -200,12 +247,13 @@ impl KafkaBroker {
 
     fn settings(&self) -> Result<Settings, Vec<Problem>> {
         match &self.embedded {
-            Some(Err(reason)) => {
-                let message = format!("the embedded cluster did not start: {reason}");
-                Err(vec![Problem::new("Kafka, embedded", message)])
-            }
+            Some(Err(reason)) => Err(vec![not_started(reason)]),
             _ => self.given.parse(&self.describe()),
         }
+    }
+
+    pub(crate) fn publisher_settings(&self) -> Result<publisher::Settings, Vec<Problem>> {
+        publisher::Settings::parse(&self.given, &self.describe())
     }
 
     /// What clients must keep alive.
@@ -270,6 +318,11 @@ impl Broker for KafkaBroker {
     }
 }
 
+fn not_started(reason: &str) -> Problem {
+    let message = format!("the embedded cluster did not start: {reason}");
+    Problem::new("Kafka, embedded", message)
+}
+
 impl StartPosition {
     pub(crate) fn as_property(self) -> &'static str {
         match self {
@@ -288,6 +341,12 @@ impl fmt::Debug for KafkaBroker {
             .iter()
             .map(|(key, value)| (key, shown(key, value)))
             .collect();
+        let producer_properties: Vec<_> = self
+            .given
+            .producer_properties
+            .iter()
+            .map(|(key, value)| (key, shown(key, value)))
+            .collect();
         f.debug_struct("KafkaBroker")
             .field("bootstrap_servers", &self.given.bootstrap)
             .field("group", &self.given.group)
@@ -295,6 +354,7 @@ impl fmt::Debug for KafkaBroker {
             .field("commit", &self.given.commit)
             .field("start", &self.given.start)
             .field("properties", &properties)
+            .field("producer_properties", &producer_properties)
             .finish_non_exhaustive()
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Given {
     pub(crate) group_instance: Option<String>,
     pub(crate) commit: Commit,
     pub(crate) start: Option<StartPosition>,
+    /// For publishers only, in the order given.
+    pub(crate) producer_properties: Vec<(String, String)>,
+    pub(crate) max_unconfirmed: usize,
 }
 
 /// What holds: complete, and free of contradictions.
@@ -302,7 +305,7 @@ fn next_generation_contradictions(set: &BTreeMap<&str, &str>) -> Vec<String> {
 }
 
 /// Unknown properties and impossible values, in librdkafka's words, one by one so that all are reported.
-fn refused_by_librdkafka(set: &BTreeMap<&str, &str>) -> Vec<String> {
+pub(crate) fn refused_by_librdkafka(set: &BTreeMap<&str, &str>) -> Vec<String> {
     set.iter()
         .filter_map(|(key, value)| {
             let mut alone = ClientConfig::new();

@@ -71,7 +71,7 @@ mod tests {
             text,
             "KafkaBroker { bootstrap_servers: \"kafka:9092\", group: Some(\"billing\"), group_instance_id: None, \
              commit: Tracked, start: None, properties: [(\"sasl.password\", \"***\"), \
-             (\"security.protocol\", \"sasl_ssl\")], .. }"
+             (\"security.protocol\", \"sasl_ssl\")], producer_properties: [], .. }"
         );
     }
 

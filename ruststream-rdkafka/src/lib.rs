@@ -20,12 +20,14 @@ mod consumer;
 mod embedded;
 mod env;
 mod native;
+mod publisher;
 
 pub use broker::{KafkaBroker, StartPosition};
 pub use consumer::{KafkaPartition, KafkaSubscription};
 #[cfg(feature = "embedded")]
 pub use embedded::{ApiKey, EmbeddedCluster};
 pub use native::KafkaDelivery;
+pub use publisher::{KafkaPublisher, KafkaReceipt};
 
 /// The README's examples, compiled and run as doc tests.
 #[cfg(doctest)]

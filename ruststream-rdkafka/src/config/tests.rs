@@ -11,6 +11,8 @@ fn given(properties: &[(&str, &str)]) -> Given {
         group_instance: None,
         commit: Commit::Tracked,
         start: None,
+        producer_properties: Vec::new(),
+        max_unconfirmed: 1,
     }
 }
 

@@ -16,6 +16,10 @@ pub(crate) struct Code(i32);
 
 impl Code {
     pub(crate) const OK: Self = Self(0);
+    /// librdkafka's own, -186.
+    pub(crate) const INVALID_ARGUMENT: Self = Self(-186);
+    /// The client's queue is full: librdkafka's own, -184.
+    pub(crate) const QUEUE_FULL: Self = Self(-184);
 
     /// Reads a code in place, whatever number it is.
     ///

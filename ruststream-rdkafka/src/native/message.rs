@@ -170,7 +170,7 @@ impl Delivery for KafkaDelivery {
 ///
 /// `start` is null, or `length` bytes from there on are readable and constant for `'a`.
 #[inline]
-unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
+pub(super) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Option<&'a [u8]> {
     if start.is_null() {
         return None;
     }

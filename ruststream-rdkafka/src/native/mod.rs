@@ -10,6 +10,7 @@
 mod client;
 mod code;
 mod event;
+mod interceptor;
 #[cfg(all(test, feature = "embedded"))]
 mod issue_4844;
 mod list;
@@ -18,13 +19,16 @@ mod message;
 mod metadata;
 #[cfg(feature = "embedded")]
 pub(crate) mod mock;
+mod producer;
 mod queue;
 mod wake;
 
 pub(crate) use client::{Client, Refusal};
 pub(crate) use code::Code;
 pub(crate) use event::Event;
+pub(crate) use interceptor::time;
 pub(crate) use list::List;
 pub use message::KafkaDelivery;
+pub(crate) use producer::{Producer, Topic};
 pub(crate) use queue::{ControlQueue, PartitionQueue};
 pub(crate) use wake::Wake;

@@ -9,6 +9,7 @@ mod close;
 mod consume;
 mod faults;
 mod headers;
+mod publish;
 mod rebalance;
 mod startup;
 mod support;

@@ -1,0 +1,281 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::task::Wake;
+use std::thread;
+
+use futures_util::FutureExt;
+
+use super::*;
+
+const OFFSET: Landed = Landed {
+    partition: 1,
+    offset: 2,
+    timestamp: 3,
+};
+
+fn acks(bound: usize) -> Arc<Acks<&'static str>> {
+    Arc::new(Acks::new(bound, |_| {}))
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicU64);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Bell {
+    fn rings(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn poll(acks: &Acks<&'static str>, ticket: Ticket, bell: &Arc<Bell>) -> Poll<Result<Landed, &'static str>> {
+    let waker = Waker::from(Arc::clone(bell));
+    acks.poll(ticket, &Context::from_waker(&waker))
+}
+
+fn confirm(acks: &Acks<&'static str>, ticket: Ticket) {
+    assert!(acks.acknowledge(ticket.opaque(), Ok(OFFSET)));
+}
+
+#[test]
+fn a_receipt_that_waits_is_woken_once_and_resolves_once() {
+    let (acks, bell) = (acks(2), Arc::new(Bell::default()));
+    let ticket = acks.take().unwrap();
+    assert!(poll(&acks, ticket, &bell).is_pending());
+    confirm(&acks, ticket);
+    assert_eq!(bell.rings(), 1);
+    assert!(
+        !acks.acknowledge(ticket.opaque(), Ok(OFFSET)),
+        "there is a result already"
+    );
+    assert_eq!(poll(&acks, ticket, &bell), Poll::Ready(Ok(OFFSET)));
+    assert!(
+        !acks.acknowledge(ticket.opaque(), Ok(OFFSET)),
+        "the ticket is used up"
+    );
+    assert_eq!(acks.unconfirmed(), 0);
+}
+
+#[test]
+fn a_receipt_polled_before_the_dispatcher_hands_out_helps_itself() {
+    let (acks, bell) = (acks(2), Arc::new(Bell::default()));
+    let served = acks.serve();
+    let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+    for ticket in tickets {
+        confirm(&acks, ticket);
+    }
+    assert_eq!(acks.claim(tickets[0]), None, "on the stack");
+    assert_eq!(poll(&acks, tickets[0], &bell), Poll::Ready(Ok(OFFSET)));
+    assert_eq!(acks.claim(tickets[1]), Some(Ok(OFFSET)));
+    assert_eq!(bell.rings(), 0);
+    drop(served);
+}
+
+#[test]
+fn the_dispatcher_is_woken_once_for_many_results() {
+    let (acks, bell) = (acks(10), Arc::new(Bell::default()));
+    let served = acks.serve();
+    let waker = Waker::from(Arc::clone(&bell));
+    let cx = Context::from_waker(&waker);
+    assert!(served.poll(&cx).is_pending());
+    let tickets: Vec<_> = (0..10).map(|_| acks.take().unwrap()).collect();
+    for ticket in &tickets {
+        confirm(&acks, *ticket);
+    }
+    assert_eq!(bell.rings(), 1);
+    assert!(served.poll(&cx).is_pending());
+    for ticket in tickets {
+        assert_eq!(acks.claim(ticket), Some(Ok(OFFSET)));
+    }
+    assert_eq!(bell.rings(), 2, "after work it looks again before it sleeps");
+    assert!(served.poll(&cx).is_pending());
+    acks.end();
+    assert_eq!(bell.rings(), 3);
+    assert!(served.poll(&cx).is_ready());
+}
+
+#[test]
+fn a_single_record_is_resolved_without_the_dispatcher() {
+    let (acks, bell) = (acks(2), Arc::new(Bell::default()));
+    let _served = acks.serve();
+    let ticket = acks.take().unwrap();
+    assert!(poll(&acks, ticket, &bell).is_pending());
+    confirm(&acks, ticket);
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(acks.claim(ticket), Some(Ok(OFFSET)));
+}
+
+#[test]
+fn without_a_dispatcher_results_find_their_receipts() {
+    let (acks, bell) = (acks(4), Arc::new(Bell::default()));
+    let tickets = [acks.take().unwrap(), acks.take().unwrap(), acks.take().unwrap()];
+    let served = acks.serve();
+    confirm(&acks, tickets[0]);
+    assert!(poll(&acks, tickets[1], &bell).is_pending());
+    let before_its_end = acks.take().unwrap();
+    confirm(&acks, before_its_end);
+    drop(served);
+    assert_eq!(
+        acks.claim(before_its_end),
+        Some(Ok(OFFSET)),
+        "handed out at its end"
+    );
+    assert_eq!(acks.claim(tickets[0]), Some(Ok(OFFSET)));
+    confirm(&acks, tickets[1]);
+    assert_eq!(bell.rings(), 1);
+    assert_eq!(acks.claim(tickets[1]), Some(Ok(OFFSET)));
+    confirm(&acks, tickets[2]);
+    assert_eq!(acks.claim(tickets[2]), Some(Ok(OFFSET)));
+}
+
+#[test]
+fn a_dropped_receipt_frees_its_place_whoever_comes_second() {
+    let acks = acks(1);
+    for dropped_first in [true, false].repeat(2_000) {
+        let ticket = acks.take().expect("room");
+        if dropped_first {
+            acks.forget(ticket);
+            confirm(&acks, ticket);
+        } else {
+            confirm(&acks, ticket);
+            acks.forget(ticket);
+        }
+    }
+    assert!(acks.places.missing().is_empty());
+    assert_eq!(acks.unconfirmed(), 0);
+}
+
+#[test]
+fn a_failure_reaches_its_receipt_or_is_counted_as_unseen() {
+    let acks = acks(3);
+    let [seen, early, late] = [(); 3].map(|()| acks.take().unwrap());
+    acks.forget(early);
+    for (ticket, failure) in [(seen, "seen"), (early, "early"), (late, "late")] {
+        assert!(acks.acknowledge(ticket.opaque(), Err(failure)));
+    }
+    acks.forget(late);
+    assert_eq!(acks.claim(seen), Some(Err("seen")));
+    let unseen = acks.take_unseen();
+    assert_eq!((unseen.count, unseen.first), (2, Some("early")));
+    assert_eq!(acks.take_unseen().count, 0);
+    assert!(acks.failures.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_never_came_is_failed_and_nothing_else() {
+    let acks = acks(3);
+    let [confirmed, lost, refused] = [(); 3].map(|()| acks.take().unwrap());
+    confirm(&acks, confirmed);
+    acks.give_back(refused);
+    assert_eq!(acks.fail_missing(|| "lost"), 1);
+    assert_eq!(acks.claim(confirmed), Some(Ok(OFFSET)));
+    assert_eq!(acks.claim(lost), Some(Err("lost")));
+    assert_eq!(acks.unconfirmed(), 0);
+}
+
+#[test]
+fn the_bound_counts_unconfirmed_records_not_receipts() {
+    let (acks, bell) = (acks(2), Arc::new(Bell::default()));
+    let mut kept = Vec::new();
+    for _ in 0..5_000 {
+        let ticket = acks.take().unwrap();
+        confirm(&acks, ticket);
+        kept.push(ticket);
+    }
+    let [one, _] = [acks.take().unwrap(), acks.take().unwrap()];
+    assert_eq!(acks.take(), None);
+    let line = acks.join_line();
+    acks.wait_for_room(&Waker::from(Arc::clone(&bell)));
+    confirm(&acks, one);
+    assert_eq!(bell.rings(), 1, "whoever waits is woken");
+    assert!(acks.take().is_some());
+    drop(line);
+    assert!(
+        kept.into_iter()
+            .all(|ticket| acks.claim(ticket) == Some(Ok(OFFSET)))
+    );
+}
+
+/// Threads that confirm, beside threads that send, wait, or drop receipts: each receipt resolves, with its own result.
+#[test]
+fn results_of_many_threads_reach_their_receipts() {
+    const EACH: i64 = 20_000;
+    let acks = acks(64);
+    let (sender, receiver) = sync_channel::<(Ticket, i64)>(64);
+    let receiver = Mutex::new(receiver);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| confirm_all(&acks, &receiver));
+            let (acks, sender) = (&acks, sender.clone());
+            scope.spawn(move || send_all(acks, EACH, &sender));
+        }
+        drop(sender);
+        // A dispatcher that comes and goes.
+        for _ in 0..200 {
+            let served = acks.serve();
+            let _ = poll_fn(|cx| served.poll(cx)).now_or_never();
+            thread::yield_now();
+        }
+    });
+    assert_eq!(acks.unconfirmed(), 0);
+    assert!(acks.places.missing().is_empty());
+    // Of each sender, every 21st record failed without a receipt.
+    assert_eq!(acks.take_unseen().count, 2 * (EACH as u64).div_ceil(21));
+}
+
+fn result_of(offset: i64) -> Result<Landed, &'static str> {
+    if offset % 7 == 0 {
+        Err("seventh")
+    } else {
+        Ok(Landed { offset, ..OFFSET })
+    }
+}
+
+fn confirm_all(acks: &Acks<&'static str>, sent: &Mutex<Receiver<(Ticket, i64)>>) {
+    let next = || sent.lock().unwrap().recv();
+    while let Ok((ticket, offset)) = next() {
+        assert!(acks.acknowledge(ticket.opaque(), result_of(offset)));
+    }
+}
+
+fn send_all(acks: &Acks<&'static str>, count: i64, sent: &SyncSender<(Ticket, i64)>) {
+    for offset in 0..count {
+        let ticket = loop {
+            if let Some(ticket) = acks.take() {
+                break ticket;
+            }
+            acks.drain();
+            thread::yield_now();
+        };
+        sent.send((ticket, offset)).unwrap();
+        if offset % 3 == 0 {
+            acks.forget(ticket);
+        } else {
+            assert_eq!(block_on(|cx| acks.poll(ticket, cx)), result_of(offset));
+        }
+    }
+}
+
+/// Blocks this thread until ready.
+fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match poll(&Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
