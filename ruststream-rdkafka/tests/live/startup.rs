@@ -21,7 +21,10 @@ async fn refused(app: RustStream, bootstrap: &str) -> String {
 async fn a_topic_that_does_not_exist_is_named() {
     let bootstrap = cluster().bootstrap();
     let app = app(KafkaBroker::new(&bootstrap), "ordres", &Ledger::new(), note);
-    insta::assert_snapshot!(refused(app, &bootstrap).await, @"");
+    insta::assert_snapshot!(refused(app, &bootstrap).await, @r"
+    the app cannot start, 1 problem
+      - subscription note: topic ordres does not exist: create it, or call `KafkaBroker::create_topic` before the start
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,7 +36,10 @@ async fn no_broker_at_the_address_is_said_within_the_connect_timeout() {
     let begun = Instant::now();
     let text = refused(app(kafka, "orders", &Ledger::new(), note), &bootstrap).await;
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    insta::assert_snapshot!(text, @"");
+    insta::assert_snapshot!(text, @r"
+    the app cannot start, 1 problem
+      - Kafka at HOST:PORT: no broker answered (Local: Broker transport failure): check the address, that it is running, and the security settings
+    ");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,6 +62,15 @@ async fn everything_that_is_wrong_is_said_at_once() {
         .commit(Commit::Tracked)
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "true");
-    insta::assert_snapshot!(refused(service(contradicting), &bootstrap).await, @"");
-    insta::assert_snapshot!(refused(service(KafkaBroker::new(&bootstrap)), &bootstrap).await, @"");
+    insta::assert_snapshot!(refused(service(contradicting), &bootstrap).await, @r"
+    the app cannot start, 3 problems
+      - Kafka at HOST:PORT: `enable.auto.offset.store=true` would move positions past records that no handler has seen: remove it; `.commit(Commit::Auto)` stores the position of what is handed to its handler
+      - Kafka at HOST:PORT: `enable.auto.commit=false` would never commit what was settled: remove it; positions are committed every `auto.commit.interval.ms`, and only those that were settled
+      - subscription audit: topic wrong is consumed by subscription note in group billing already, and each record would reach only one of the two: mount this one on a broker with another `.group(..)`
+    ");
+    insta::assert_snapshot!(refused(service(KafkaBroker::new(&bootstrap)), &bootstrap).await, @r"
+    the app cannot start, 2 problems
+      - subscription audit: topic wrong is consumed by subscription note in group billing already, and each record would reach only one of the two: mount this one on a broker with another `.group(..)`
+      - subscription late: topic ordres does not exist: create it, or call `KafkaBroker::create_topic` before the start
+    ");
 }
