@@ -1,9 +1,11 @@
 //! Leaving the group.
 //!
-//! The order is the one that does not hang: give the subscription up; if partitions are held, answer the revocation
-//! that follows (a member that holds none gets no event); begin to close; serve until closed. Once a group has
-//! terminated, a call that needs it is never answered (librdkafka's issue 4884): after the close was begun, at most one
-//! revocation is answered, and every call has the deadline.
+//! The order is the one that says goodbye and does not hang: begin to close; answer the revocation that follows (a member
+//! that holds nothing gets none); serve until closed. Answered while closing, a revocation ends everything, and then the
+//! goodbye is sent. Answered before (after an `unsubscribe`, say), a cooperative one is still committing when the close
+//! begins, and librdkafka 2.12 then forgets the goodbye: the group waits for the session timeout. Once a group has
+//! terminated, a call that needs it is never answered (librdkafka's issue 4884): at most one event is answered while
+//! closing, and every call has the deadline.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,19 +18,16 @@ use super::control::Control;
 use super::rebalance::Rebalance;
 use crate::native::Client;
 
-/// How long the revocation after `unsubscribe` is waited for. It is enqueued before `unsubscribe` returns, unless a
-/// rebalance is under way; closing asks for it again.
-const REVOCATION: Duration = Duration::from_secs(1);
-
 /// How often to ask whether the consumer is closed: the end makes no event, so its edge may come a moment too early.
 const CLOSED: Duration = Duration::from_millis(10);
 
 impl Control {
     /// Leaves the group by `deadline`, and says which positions the broker confirmed.
     pub(super) async fn leave(&mut self, deadline: Instant) -> Result<Vec<Committed>, String> {
-        // Its partitions were not dropped in time: the answer cannot wait any longer.
+        // Its partitions were not dropped in time: the answer cannot wait any longer, and is given while closing.
         if let Some(revoking) = self.revoking.take() {
-            self.give_back(revoking, deadline).await;
+            let asked = self.abandon_revoked(revoking);
+            self.waiting.push_front(asked);
         }
         let held: Vec<_> = self
             .assigned
@@ -42,11 +41,10 @@ impl Control {
         if let Some(reason) = &self.failed {
             return Err(format!("{reason}; positions may not be committed"));
         }
-        let held_any = !held.is_empty();
         for (key, assignment) in held {
             self.abandon(key, &assignment);
         }
-        let left = self.try_leave(held_any, deadline).await;
+        let left = self.try_leave(deadline).await;
         self.take_events(); // the result of the last commit
         if let Err(reason) = left {
             return Err(format!(
@@ -67,25 +65,9 @@ impl Control {
             .collect())
     }
 
-    async fn try_leave(&mut self, held: bool, deadline: Instant) -> Result<(), String> {
-        let refused = |text| format!("refused: {text}");
-        let unsubscribed = self
-            .call("unsubscribe", deadline, |client| client.unsubscribe())
-            .await;
-        unsubscribed
-            .map_err(|error| error.to_string())?
-            .map_err(|code| refused(code.to_string()))?;
-        let patience = deadline.min(Instant::now() + REVOCATION);
-        let mut answered = !held;
-        while !answered {
-            let Some(rebalance) = self.next_rebalance(patience).await else {
-                break;
-            };
-            // An assignment was under way when the subscription was given up; its revocation follows.
-            answered = matches!(rebalance, Rebalance::Revoke { .. });
-            self.answer(deadline, rebalance).await?;
-        }
-        self.queue.close().map_err(|(_, text)| refused(text))?;
+    async fn try_leave(&mut self, deadline: Instant) -> Result<(), String> {
+        self.queue.close().map_err(|(_, text)| format!("refused: {text}"))?;
+        let mut answered = false;
         loop {
             self.take_events();
             if self.client.is_closed() {
@@ -114,20 +96,6 @@ impl Control {
             .await
             .map_err(|error| error.to_string())?;
         answered.map_err(|(_, text)| format!("refused: {text}"))
-    }
-
-    /// The next rebalance that librdkafka asks for, if it does before `until`.
-    async fn next_rebalance(&mut self, until: Instant) -> Option<Rebalance> {
-        loop {
-            self.take_events();
-            if let Some(rebalance) = self.waiting.pop_front() {
-                return Some(rebalance);
-            }
-            if Instant::now() >= until {
-                return None;
-            }
-            self.event_until(until).await;
-        }
     }
 
     async fn event_until(&self, until: Instant) {
