@@ -66,7 +66,9 @@ impl Control {
     }
 
     async fn try_leave(&mut self, deadline: Instant) -> Result<(), String> {
-        self.queue.close().map_err(|(_, text)| format!("refused: {text}"))?;
+        self.queue
+            .close()
+            .map_err(|(_, text)| format!("refused: {text}"))?;
         let mut answered = false;
         loop {
             self.take_events();

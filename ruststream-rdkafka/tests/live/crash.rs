@@ -114,7 +114,10 @@ async fn a_service_that_is_killed_loses_nothing_and_repeats_only_what_was_not_co
     let position = committed(&bootstrap, topic, PARTITIONS);
     for (partition, position) in &position {
         let unhandled = (0..*position).find(|offset| !first[partition].contains(offset));
-        assert_eq!(unhandled, None, "partition {partition} is committed at {position}");
+        assert_eq!(
+            unhandled, None,
+            "partition {partition} is committed at {position}"
+        );
     }
 
     let service = Service::start(&bootstrap, topic, &after);
@@ -160,9 +163,9 @@ fn tempfile() -> Folder {
 /// The partition of `__consumer_offsets` that a group's positions are in: its leader coordinates the group.
 fn coordinated_by(group: &str, partitions: i32) -> i32 {
     // Java's `String.hashCode`.
-    let hash = group
-        .bytes()
-        .fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(byte)));
+    let hash = group.bytes().fold(0_i32, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(byte))
+    });
     (hash & i32::MAX) % partitions
 }
 
@@ -187,8 +190,11 @@ async fn a_broker_of_three_is_killed_under_load_and_comes_back_and_nothing_is_lo
     more("all partitions are handled").await;
 
     // The worst one: it coordinates the group, and leads partitions.
-    let coordinator =
-        blocking(|| cluster.leader("__consumer_offsets", coordinated_by(topic, 4)).unwrap());
+    let coordinator = blocking(|| {
+        cluster
+            .leader("__consumer_offsets", coordinated_by(topic, 4))
+            .unwrap()
+    });
     blocking(|| cluster.kill(coordinator).unwrap());
     more("all partitions are handled without the broker").await;
     assert!(!running.is_stopping());

@@ -81,8 +81,15 @@ fn advanced(before: &BTreeMap<i32, usize>, now: &Handled, count: usize) -> usize
 /// The first offset of each partition that the second service handled follows the last of the first service.
 fn assert_continues(first: &Handled, second: &Handled) {
     for (partition, offsets) in second {
-        let before = first[partition].iter().filter(|offset| **offset < offsets[0]).max();
-        assert_eq!(before, Some(&(offsets[0] - 1)), "nothing is skipped in {partition}");
+        let before = first[partition]
+            .iter()
+            .filter(|offset| **offset < offsets[0])
+            .max();
+        assert_eq!(
+            before,
+            Some(&(offsets[0] - 1)),
+            "nothing is skipped in {partition}"
+        );
     }
 }
 
@@ -112,11 +119,14 @@ async fn a_second_service_joins_and_leaves(protocol: Protocol, topic: &str, kept
     gate.somebody().await;
     let before = counts(&first.handled());
     first
-        .until("kept partitions go on", |now| {
-            advanced(&before, now, 20) >= kept
-        })
+        .until("kept partitions go on", |now| advanced(&before, now, 20) >= kept)
         .await;
-    assert!(second.handled().keys().all(|partition| !gate.draining().contains(partition)));
+    assert!(
+        second
+            .handled()
+            .keys()
+            .all(|partition| !gate.draining().contains(partition))
+    );
     gate.open();
 
     second

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
-use ruststream::prelude::*;
 use ruststream::Running;
+use ruststream::prelude::*;
 use ruststream_kafka_cluster::Cluster;
 use ruststream_rdkafka::KafkaBroker;
 use tokio::sync::Notify;
@@ -221,7 +221,10 @@ pub(crate) fn producer(bootstrap: &str) -> BaseProducer {
 
 /// Sends a record, waiting for room.
 pub(crate) fn send(producer: &BaseProducer, topic: &str, partition: i32, key: &[u8], payload: &[u8]) {
-    let mut record = BaseRecord::to(topic).partition(partition).key(key).payload(payload);
+    let mut record = BaseRecord::to(topic)
+        .partition(partition)
+        .key(key)
+        .payload(payload);
     while let Err((_, again)) = producer.send(record) {
         record = again;
         producer.poll(Duration::from_millis(10));
