@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ruststream::prelude::*;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::support::*;
 
@@ -174,4 +174,83 @@ async fn a_second_service_takes_its_share_and_gives_it_back_in_an_eager_group() 
 #[ignore = "needs Java: just test-kafka"]
 async fn a_second_service_takes_its_share_and_gives_it_back_in_a_group_of_the_next_generation() {
     a_second_service_joins_and_leaves(Protocol::NextGeneration, "join-next-generation", PARTITIONS / 2).await;
+}
+
+/// The first service is stopped while its revoked partitions drain, and their handlers do not end.
+async fn a_stop_while_partitions_drain(protocol: Protocol, topic: &str) {
+    const DEADLINE: Duration = Duration::from_secs(4);
+    const AT_ONCE: Duration = Duration::from_secs(10);
+    let bootstrap = cluster().bootstrap();
+    blocking(|| {
+        cluster().create_topic(topic, PARTITIONS as i32, 1).unwrap();
+        produce(&bootstrap, topic, PARTITIONS as i32, 0..BACKLOG);
+    });
+    let gate = Gate::new();
+    let first = Ledger::new();
+    let subscriber = gated.drain_timeout(Duration::from_secs(30));
+    let first_service = app(protocol.brisk(&bootstrap), topic, &first, subscriber)
+        .state(Arc::clone(&gate))
+        .shutdown_timeout(DEADLINE)
+        .start()
+        .await
+        .unwrap();
+    first
+        .until("the first service has all partitions", |handled| {
+            each(handled, PARTITIONS, 5)
+        })
+        .await;
+    let second = Ledger::new();
+    let second_service = start(protocol.brisk(&bootstrap), topic, &second, note).await;
+    gate.somebody().await;
+
+    let begun = Instant::now();
+    first_service.stop();
+    let report = first_service.wait().await.unwrap();
+    assert!(
+        begun.elapsed() < DEADLINE + Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    let waiting = gate.draining().len() as u64;
+    assert_eq!(
+        (report.subscriptions[0].unfinished, report.abandoned),
+        (waiting, 0)
+    );
+
+    let begun = Instant::now();
+    second
+        .until("the second service has everything", |handled| {
+            each(handled, PARTITIONS, 1)
+        })
+        .await;
+    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+    second
+        .until("the end of each partition is handled", |handled| {
+            handled
+                .values()
+                .all(|offsets| offsets.last() == Some(&(BACKLOG as i64 - 1)))
+        })
+        .await;
+    stop(second_service).await;
+    assert_continues(&first.handled(), &second.handled());
+    let (first, second) = (first.handled(), second.handled());
+    assert_eq!(missing(&[&first, &second], PARTITIONS as i32, BACKLOG as i64), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn a_stop_while_partitions_drain_ends_in_time_and_hands_over_in_a_cooperative_group() {
+    a_stop_while_partitions_drain(Protocol::Cooperative, "drain-cooperative").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn a_stop_while_partitions_drain_ends_in_time_and_hands_over_in_an_eager_group() {
+    a_stop_while_partitions_drain(Protocol::Eager, "drain-eager").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn a_stop_while_partitions_drain_ends_in_time_and_hands_over_in_a_group_of_the_next_generation() {
+    a_stop_while_partitions_drain(Protocol::NextGeneration, "drain-next-generation").await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ruststream::prelude::*;
 
@@ -134,4 +134,41 @@ async fn a_record_that_is_not_settled_holds_the_position_and_comes_again_with_al
         ledger.handled(),
         (0..2).map(|p| (p, (7..100).collect())).collect()
     );
+}
+
+/// A member that says no goodbye keeps its partitions for the session timeout, 45 s.
+async fn the_next_start_goes_on_at_once(protocol: Protocol, topic: &str) {
+    const AT_ONCE: Duration = Duration::from_secs(10);
+    let bootstrap = cluster().bootstrap();
+    blocking(|| {
+        cluster().create_topic(topic, PARTITIONS, 1).unwrap();
+        produce(&bootstrap, topic, PARTITIONS, 0..NUMBERS);
+    });
+    for _ in 0..3 {
+        let ledger = Ledger::new();
+        let begun = Instant::now();
+        let running = start(protocol.on(&bootstrap), topic, &ledger, slow).await;
+        let handles = |handled: &Handled| each(handled, PARTITIONS as usize, 1);
+        ledger.until("all partitions are handled", handles).await;
+        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+        stop(running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn the_next_start_in_a_cooperative_group_goes_on_at_once() {
+    the_next_start_goes_on_at_once(Protocol::Cooperative, "again-cooperative").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn the_next_start_in_an_eager_group_goes_on_at_once() {
+    the_next_start_goes_on_at_once(Protocol::Eager, "again-eager").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn the_next_start_in_a_group_of_the_next_generation_goes_on_at_once() {
+    the_next_start_goes_on_at_once(Protocol::NextGeneration, "again-next-generation").await;
 }
