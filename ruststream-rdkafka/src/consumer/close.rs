@@ -2,8 +2,8 @@
 //!
 //! The order is the one that says goodbye and does not hang: begin to close; answer the revocation that follows (a member
 //! that holds nothing gets none); serve until closed. Answered while closing, a revocation ends everything, and then the
-//! goodbye is sent. Answered before (after an `unsubscribe`, say), a cooperative one is still committing when the close
-//! begins, and librdkafka 2.12 then forgets the goodbye: the group waits for the session timeout. Once a group has
+//! goodbye is sent. Answered just before (after an `unsubscribe`, say), a cooperative one is still committing when the
+//! close begins, and librdkafka 2.12 then forgets the goodbye: the group waits for the session timeout. Once a group has
 //! terminated, a call that needs it is never answered (librdkafka's issue 4884): at most one event is answered while
 //! closing, and every call has the deadline.
 
@@ -21,14 +21,21 @@ use crate::native::Client;
 /// How often to ask whether the consumer is closed: the end makes no event, so its edge may come a moment too early.
 const CLOSED: Duration = Duration::from_millis(10);
 
+/// How long the commit of partitions that were given back is waited for: one round trip.
+const COMMIT: Duration = Duration::from_secs(1);
+
+/// How long an answered revocation takes to come to its end: the partition's fetcher has to stop, which takes
+/// milliseconds.
+const SETTLE: Duration = Duration::from_millis(100);
+
 impl Control {
     /// Leaves the group by `deadline`, and says which positions the broker confirmed.
     pub(super) async fn leave(&mut self, deadline: Instant) -> Result<Vec<Committed>, String> {
-        // Its partitions were not dropped in time: the answer cannot wait any longer, and is given while closing.
+        // Its partitions were not dropped in time: the answer cannot wait any longer.
         if let Some(revoking) = self.revoking.take() {
-            let asked = self.abandon_revoked(revoking);
-            self.waiting.push_front(asked);
+            self.give_back(revoking, deadline).await;
         }
+        self.finish_giving_back(deadline).await;
         let held: Vec<_> = self
             .assigned
             .iter()
@@ -63,6 +70,29 @@ impl Control {
             .iter()
             .filter_map(|(key, offset)| self.position(*key, *offset))
             .collect())
+    }
+
+    /// Lets the answer to a revocation come to its end: when a close begins meanwhile, librdkafka forgets the goodbye, and
+    /// when it begins before the answer, an eager member says goodbye first, and its commit is refused.
+    ///
+    /// The end shows in the result of the commit; nothing shows it when there was nothing to commit.
+    async fn finish_giving_back(&mut self, deadline: Instant) {
+        let Some(answered) = self.gave_back else { return };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until = Instant::now() + COMMIT.min(left / 2);
+        let settled = until.min(answered + SETTLE);
+        loop {
+            self.take_events();
+            let next = if self.unconfirmed.is_empty() {
+                settled
+            } else {
+                until
+            };
+            if Instant::now() >= next {
+                return;
+            }
+            self.event_until(next).await;
+        }
     }
 
     async fn try_leave(&mut self, deadline: Instant) -> Result<(), String> {

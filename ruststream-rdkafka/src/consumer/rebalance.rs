@@ -197,26 +197,21 @@ impl Control {
     }
 
     /// Takes what is left from its holders, and answers.
-    async fn give_back(&mut self, revoking: Revoking, deadline: Instant) {
-        let asked = self.abandon_revoked(revoking);
-        let protocol = self.protocol;
-        let answer = move |client: &Arc<Client>| asked.answer(client, protocol);
-        match self.call("unassign", deadline, answer).await {
-            Ok(Ok(())) => {}
-            Ok(Err((_, text))) => self.fail(format!("a revocation was refused: {text}")),
-            Err(error) => self.fail(error.to_string()),
-        }
-    }
-
-    /// Takes what is left from its holders; what is to be answered.
-    pub(super) fn abandon_revoked(&mut self, revoking: Revoking) -> Rebalance {
+    pub(super) async fn give_back(&mut self, revoking: Revoking, deadline: Instant) {
         for (key, assignment) in revoking.keys.iter().zip(&revoking.assignments) {
             self.abandon(*key, assignment);
             if revoking.lost {
                 self.unconfirmed.remove(key);
             }
         }
-        revoking.asked
+        self.gave_back = Some(Instant::now());
+        let protocol = self.protocol;
+        let answer = move |client: &Arc<Client>| revoking.asked.answer(client, protocol);
+        match self.call("unassign", deadline, answer).await {
+            Ok(Ok(())) => {}
+            Ok(Err((_, text))) => self.fail(format!("a revocation was refused: {text}")),
+            Err(error) => self.fail(error.to_string()),
+        }
     }
 
     /// Ends an assignment, whoever still holds it; its stored position is committed by the answer.
