@@ -130,10 +130,12 @@ async fn a_million_records_are_handled_once_each_and_in_order() {
     blocking(|| cluster().delete_topic(topic).unwrap());
 }
 
+type PartitionAndKey = (i32, String);
+
 /// The numbers that each key of each partition settled, in order, and how many attempts failed.
 #[derive(Debug, Default)]
 struct Keys {
-    settled: Mutex<BTreeMap<(i32, String), Vec<u64>>>,
+    settled: Mutex<BTreeMap<PartitionAndKey, Vec<u64>>>,
     failed: AtomicU64,
     ledger: Ledger,
 }

@@ -119,9 +119,12 @@ impl Ledger {
                 noted.await;
             }
         });
-        if waited.await.is_err() {
-            panic!("not in time: {what}; handled {:?}", counts(&self.handled()));
-        }
+        let waited = waited.await.is_ok();
+        assert!(
+            waited,
+            "not in time: {what}; handled {:?}",
+            counts(&self.handled())
+        );
     }
 }
 
@@ -255,18 +258,16 @@ impl Load {
     pub(crate) fn start(bootstrap: &str, topic: &str, partitions: i32, from: u64) -> Self {
         let (rounds, stop) = (Arc::new(AtomicU64::new(from)), Arc::new(AtomicBool::new(false)));
         let (bootstrap, topic) = (bootstrap.to_owned(), topic.to_owned());
-        let thread = std::thread::spawn({
-            let (rounds, stop) = (Arc::clone(&rounds), Arc::clone(&stop));
-            move || {
-                let producer = producer(&bootstrap);
-                while !stop.load(Ordering::Relaxed) {
-                    let payload = rounds.load(Ordering::Relaxed).to_string();
-                    for partition in 0..partitions {
-                        send(&producer, &topic, partition, b"k", payload.as_bytes());
-                    }
-                    producer.flush(SOON).unwrap();
-                    rounds.fetch_add(1, Ordering::Relaxed);
+        let (counted, stopped) = (Arc::clone(&rounds), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let producer = producer(&bootstrap);
+            while !stopped.load(Ordering::Relaxed) {
+                let payload = counted.load(Ordering::Relaxed).to_string();
+                for partition in 0..partitions {
+                    send(&producer, &topic, partition, b"k", payload.as_bytes());
                 }
+                producer.flush(SOON).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
             }
         });
         Self { rounds, stop, thread }
