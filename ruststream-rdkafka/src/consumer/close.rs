@@ -1,9 +1,12 @@
 //! Leaving the group.
 //!
-//! The order is the one that says goodbye and does not hang: begin to close; answer the revocation that follows (a member
-//! that holds nothing gets none); serve until closed. Answered while closing, a revocation ends everything, and then the
-//! goodbye is sent. Answered just before (after an `unsubscribe`, say), a cooperative one is still committing when the
-//! close begins, and librdkafka 2.12 then forgets the goodbye: the group waits for the session timeout. Once a group has
+//! The order is the one that says goodbye and does not hang. A member that holds partitions begins to close, and answers
+//! the revocation that follows: answered while closing, it ends everything, and then the goodbye is sent. Answered just
+//! before (after an `unsubscribe`, say), a cooperative one is still committing when the close begins, and librdkafka 2.12
+//! then forgets the goodbye: the group waits for the session timeout. It forgets that of a member that holds nothing, too,
+//! unless that gives its subscription up first; no event follows then.
+//!
+//! Once a group has
 //! terminated, a call that needs it is never answered (librdkafka's issue 4884): at most one event is answered while
 //! closing, and every call has the deadline.
 
@@ -48,10 +51,11 @@ impl Control {
         if let Some(reason) = &self.failed {
             return Err(format!("{reason}; positions may not be committed"));
         }
+        let holds = !held.is_empty();
         for (key, assignment) in held {
             self.abandon(key, &assignment);
         }
-        let left = self.try_leave(deadline).await;
+        let left = self.try_leave(holds, deadline).await;
         self.take_events(); // the result of the last commit
         if let Err(reason) = left {
             return Err(format!(
@@ -95,7 +99,14 @@ impl Control {
         }
     }
 
-    async fn try_leave(&mut self, deadline: Instant) -> Result<(), String> {
+    async fn try_leave(&mut self, holds: bool, deadline: Instant) -> Result<(), String> {
+        if !holds {
+            let unsubscribed = self
+                .call("unsubscribe", deadline, |client| client.unsubscribe())
+                .await;
+            let unsubscribed = unsubscribed.map_err(|error| error.to_string())?;
+            unsubscribed.map_err(|code| format!("refused: {code}"))?;
+        }
         self.queue
             .close()
             .map_err(|(_, text)| format!("refused: {text}"))?;

@@ -13,7 +13,7 @@ use rdkafka::bindings::{
     RD_KAFKA_EVENT_REBALANCE, rd_kafka_assign, rd_kafka_assignment_lost, rd_kafka_conf_set_events,
     rd_kafka_conf_set_log_cb, rd_kafka_consumer_closed, rd_kafka_destroy_flags, rd_kafka_incremental_assign,
     rd_kafka_incremental_unassign, rd_kafka_new, rd_kafka_poll_set_consumer, rd_kafka_subscribe, rd_kafka_t,
-    rd_kafka_type_t,
+    rd_kafka_type_t, rd_kafka_unsubscribe,
 };
 use tokio::sync::oneshot;
 
@@ -113,6 +113,12 @@ impl Client {
         let list = List::of_topics(topics);
         // SAFETY: both are alive; the list is copied.
         ok(unsafe { rd_kafka_subscribe(self.as_ptr(), list.as_ptr()) }.into())
+    }
+
+    /// Gives the subscription up. Blocks until the client's main thread has answered.
+    pub(crate) fn unsubscribe(&self) -> Result<(), Code> {
+        // SAFETY: the client is alive.
+        ok(unsafe { rd_kafka_unsubscribe(self.as_ptr()) }.into())
     }
 
     /// Answers an eager assignment. Blocks; for ever once the group has terminated.

@@ -148,7 +148,10 @@ async fn a_stop_of_a_service_without_a_partition_takes_no_deadline() {
     let (ended, took) = timed(idle).await;
     assert!(took < Duration::from_secs(3), "{took:?}");
     assert_eq!(positions(&ended.unwrap()).len(), 0);
+    // Well within the session timeout of 45 s: it has said goodbye.
+    let begun = Instant::now();
     poll_until("it has left the group", || stable_members(&bootstrap, "one") == 1).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     stop(holder).await;
 }
 
