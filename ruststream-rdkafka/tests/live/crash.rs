@@ -38,7 +38,7 @@ async fn a_process_with_a_journal() {
     let file = File::options().append(true).create(true).open(file).unwrap();
     let kafka = Protocol::Cooperative
         .brisk(&bootstrap)
-        .set("session.timeout.ms", "2000")
+        .set("session.timeout.ms", "6000")
         .set("auto.commit.interval.ms", "100");
     let subscriber = journal
         .topic(&topic)
