@@ -108,7 +108,11 @@ async fn borrowed(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>
 #[subscriber("bench")]
 async fn bytes(payload: &[u8], State(bench): State<'_, Arc<Bench>>) {
     // `{"id":1000000042,…`: the last digit of the id, so that there is a checksum without a decoder.
-    bench.hit(black_box(payload).get(15).map_or(0, |digit| u64::from(digit - b'0')));
+    bench.hit(
+        black_box(payload)
+            .get(15)
+            .map_or(0, |digit| u64::from(digit - b'0')),
+    );
 }
 
 #[subscriber("bench")]

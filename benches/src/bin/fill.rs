@@ -5,7 +5,9 @@ fn main() -> Result<(), ruststream::BoxError> {
     let [servers, topic, partitions, count] = args.as_slice() else {
         return Err("usage: fill SERVERS TOPIC PARTITIONS COUNT".into());
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let kafka = ruststream_rdkafka::KafkaBroker::new(servers);
     runtime.block_on(kafka.create_topic(topic, partitions.parse()?))?;
     ruststream_benches::fill::fill(servers, topic, partitions.parse()?, count.parse()?)

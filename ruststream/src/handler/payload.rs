@@ -54,7 +54,9 @@ fn decode<'m, T: Payload<'m>>(payload: &'m [u8]) -> Result<T, Failure> {
 #[cold]
 fn not_text(payload: &[u8]) -> Failure {
     let at = std::str::from_utf8(payload).map_or_else(|error| error.valid_up_to(), str::len);
-    Failure::undecodable(format!("the payload is not JSON: it is not UTF-8 from byte {at} on"))
+    Failure::undecodable(format!(
+        "the payload is not JSON: it is not UTF-8 from byte {at} on"
+    ))
 }
 
 #[cold]

@@ -315,4 +315,3 @@ impl<D> Scheduler<D> {
         self.watermark.late()
     }
 }
-
