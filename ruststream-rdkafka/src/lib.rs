@@ -20,6 +20,7 @@ mod consumer;
 mod embedded;
 mod env;
 mod native;
+mod sync;
 
 pub use broker::{KafkaBroker, StartPosition};
 pub use consumer::{KafkaPartition, KafkaSubscription};

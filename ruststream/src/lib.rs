@@ -58,6 +58,7 @@ mod outcome;
 pub mod prelude;
 mod settlement;
 mod subscription;
+mod sync;
 pub mod testing;
 
 pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionReport};

@@ -1,0 +1,22 @@
+//! What the production crates' `sync` modules export, as loom has it.
+
+use std::task::Waker;
+
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// With the signatures of `futures_util`'s.
+pub(crate) struct AtomicWaker(loom::future::AtomicWaker);
+
+impl AtomicWaker {
+    pub(crate) fn new() -> Self {
+        Self(loom::future::AtomicWaker::new())
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.0.register_by_ref(waker);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.0.wake();
+    }
+}
