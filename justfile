@@ -23,6 +23,10 @@ test:
 test-model cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p ruststream --lib settlement
 
+# Models of the lock-free protocols, by loom. Its own target folder: the flag would make cargo build everything anew.
+test-loom:
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p ruststream-loom
+
 # A real Kafka on loopback: `just kafka up [--nodes 3]`, `just kafka down`, `just kafka status`.
 kafka *args:
     cargo run -q -p ruststream-kafka-cluster --bin kafka -- {{args}}

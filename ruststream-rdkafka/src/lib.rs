@@ -21,6 +21,7 @@ mod embedded;
 mod env;
 mod native;
 mod publisher;
+mod sync;
 
 pub use broker::{KafkaBroker, StartPosition};
 pub use consumer::{KafkaPartition, KafkaSubscription};

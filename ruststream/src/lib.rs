@@ -61,6 +61,7 @@ mod publish;
 mod record;
 mod settlement;
 mod subscription;
+mod sync;
 pub mod testing;
 
 pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionReport};

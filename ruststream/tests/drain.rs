@@ -92,6 +92,29 @@ async fn a_handler_that_outlasts_the_drain_timeout_is_cancelled_unsettled() -> R
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_of_the_app_shortens_a_drain_that_a_rebalance_began() -> Result<(), BoxError> {
+    let gate = Gate::default();
+    let subscriber = Subscriber::new("orders", gate.clone()).drain_timeout(Duration::from_secs(600));
+    let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(subscriber));
+    let t = TestApp::start_on(app, MemoryBroker::new().auto_create(2)).await?;
+    t.broker().publish(MemoryRecord::new("orders").partition(1))?;
+    started(&gate, 1).await;
+    let member = t.broker().join("billing", &["orders"])?;
+    // Let the partition hear of its revocation before the app stops.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let begun = Instant::now();
+    let report = t.stop().await?;
+    assert!(
+        (22..24).contains(&begun.elapsed().as_secs()),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!((report.subscriptions[0].unfinished, report.abandoned), (1, 0));
+    drop(member);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_partition_cancels_at_once_and_stores_nothing() -> Result<(), BoxError> {
     let gate = Gate::default();
     let t = start(&gate, 1).await;

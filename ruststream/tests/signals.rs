@@ -29,7 +29,13 @@ async fn waits(_payload: &[u8], State(gate): State<'_, Gate>) {
 
 fn signal(name: &str) {
     let pid = std::process::id().to_string();
-    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([name, &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// An app whose handler has one delivery and waits in it.

@@ -155,11 +155,9 @@ impl EndSignal {
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<End> {
-        if let Some(end) = self.get() {
-            return Poll::Ready(end);
-        }
+        // Before the look, or a `raise` between the two would find no waker; and also when there is an end already,
+        // because a revoked partition that is draining may turn out to be lost.
         self.waker.register(cx.waker());
-        // `raise` may have come between the first look and `register`: its wake found no waker.
         self.get().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -178,6 +176,29 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_drain_hears_that_its_partition_was_lost_meanwhile() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let mut cx = Context::from_waker(&waker);
+        let signal = EndSignal::default();
+        signal.raise(End::Revoked);
+        assert_eq!(signal.poll(&mut cx), Poll::Ready(End::Revoked));
+        signal.raise(End::Lost);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(signal.poll(&mut cx), Poll::Ready(End::Lost));
+    }
 
     #[test]
     fn an_end_gets_worse_but_never_better() {

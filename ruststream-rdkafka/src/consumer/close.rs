@@ -1,11 +1,19 @@
 //! Leaving the group.
 //!
-//! The order is the one that does not hang: give the subscription up; if partitions are held, answer the revocation
-//! that follows (a member that holds none gets no event); begin to close; answer what still comes until closed.
+//! What is under way comes to its end first: a join that has just begun, the commit of what was given back, and in an
+//! eager group every rebalance that was asked for. An incremental member that holds nothing gives its subscription up. Then the close
+//! begins, and what librdkafka asks is answered until it is closed: answered while closing, a revocation ends everything,
+//! and then the goodbye is sent.
+//!
+//! Other orders do not work with librdkafka 2.12. It forgets the goodbye, and the group waits for the session timeout,
+//! when a close meets a cooperative revocation that was answered and still commits, or a cooperative member that holds
+//! nothing and is asked nothing. When it meets a question to an eager member, the goodbye comes first, and the commit
+//! after it is refused.
 //!
 //! Once a group has terminated, a call that needs it is never answered (librdkafka's issue 4884). It cannot terminate
 //! while it waits for an answer, so an event may be answered unless a later one has replaced it; which of the two it is
-//! cannot be seen from here. So answers race against the end of the close, and every call has the deadline.
+//! cannot be seen from here. So the latest event is answered for all, answers race against the end of the close, and
+//! every call has the deadline.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,12 +24,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::control::Control;
 use super::rebalance::Rebalance;
+use crate::config::Protocol;
 use crate::native::Client;
-
-/// How long the revocation after `unsubscribe` is waited for, or half of the time that is left. It is enqueued before
-/// `unsubscribe` returns, unless a rebalance is under way; then it may come with the next heartbeat only, and to begin
-/// the close makes it come at once.
-const REVOCATION: Duration = Duration::from_secs(1);
 
 /// How long a join takes to be answered, at most: a few round trips. Only what is closed within this time of its start
 /// waits for it.
@@ -29,6 +33,13 @@ const JOIN: Duration = Duration::from_secs(1);
 
 /// How often to ask whether the consumer is closed: the end makes no event, so its edge may come a moment too early.
 const CLOSED: Duration = Duration::from_millis(10);
+
+/// How long the commit of partitions that were given back is waited for: one round trip.
+const COMMIT: Duration = Duration::from_secs(1);
+
+/// How long an answered revocation takes to come to its end when there is nothing to commit: the partition's fetcher has
+/// to stop, which takes milliseconds.
+const SETTLE: Duration = Duration::from_millis(100);
 
 impl Control {
     /// Leaves the group by `deadline`, and says which positions the broker confirmed.
@@ -38,6 +49,7 @@ impl Control {
         if let Some(revoking) = self.revoking.take() {
             self.give_back(revoking, deadline).await;
         }
+        self.finish_giving_back(deadline).await;
         let held: Vec<_> = self
             .assigned
             .iter()
@@ -83,35 +95,75 @@ impl Control {
         let Some(since) = self.joining.filter(|_| self.failed.is_none()) else {
             return;
         };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let until = (since + JOIN).min(Instant::now() + left / 2);
-        match self.next_rebalance(until).await {
-            Some(Rebalance::Assign(partitions)) => self.assign(partitions).await,
-            Some(revoke) => self.waiting.push_front(revoke),
-            None => {}
+        let until = half_way(deadline).min(since + JOIN);
+        if let Some(rebalance) = self.next_rebalance(until).await {
+            self.waiting.push_front(rebalance);
         }
     }
 
-    async fn try_leave(&mut self, held: bool, deadline: Instant) -> Result<(), String> {
-        let refused = |text| format!("refused: {text}");
-        let unsubscribed = self
-            .call("unsubscribe", deadline, |client| client.unsubscribe())
-            .await;
-        unsubscribed
-            .map_err(|error| error.to_string())?
-            .map_err(|code| refused(code.to_string()))?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let patience = Instant::now() + REVOCATION.min(left / 2);
-        let mut answered = !held;
-        while !answered {
-            let Some(rebalance) = self.next_rebalance(patience).await else {
-                break;
-            };
-            // An assignment was under way when the subscription was given up; its revocation follows.
-            answered = matches!(rebalance, Rebalance::Revoke { .. });
-            self.answer(deadline, rebalance).await?;
+    /// Lets the rebalances that are under way come to their end, for half of the time that is left.
+    ///
+    /// The end of a revocation shows in the next question, or in the result of its commit; nothing shows it when there
+    /// was nothing to commit and no question follows.
+    async fn finish_giving_back(&mut self, deadline: Instant) {
+        let patience = half_way(deadline);
+        while self.failed.is_none() && Instant::now() < patience {
+            self.take_events();
+            match (self.protocol, self.waiting.pop_front()) {
+                // To be answered while closing.
+                (Protocol::Incremental, Some(rebalance)) => return self.waiting.push_front(rebalance),
+                (Protocol::Eager, Some(Rebalance::Assign(partitions))) => {
+                    self.assign(partitions, deadline).await;
+                }
+                (Protocol::Eager, Some(Rebalance::Revoke { partitions, lost })) => {
+                    self.revoke(partitions, lost);
+                    if let Some(revoking) = self.revoking.take() {
+                        self.give_back(revoking, deadline).await;
+                    }
+                }
+                (_, None) => {
+                    let wait = if self.unconfirmed.is_empty() {
+                        SETTLE
+                    } else {
+                        COMMIT
+                    };
+                    match self.gave_back.map(|answered| patience.min(answered + wait)) {
+                        Some(until) if Instant::now() < until => self.event_until(until).await,
+                        _ => return,
+                    }
+                }
+            }
         }
-        self.queue.close().map_err(|(_, text)| refused(text))?;
+    }
+
+    /// Gives the subscription up, and with it the membership: only for a member that holds nothing and is asked nothing.
+    ///
+    /// While a rebalance is under way librdkafka puts it off; then the rebalance's question is waited for, to be answered
+    /// while closing.
+    async fn unsubscribe(&mut self, deadline: Instant) -> Result<(), String> {
+        let unsubscribe = |client: &Arc<Client>| client.unsubscribe().and_then(|()| client.is_subscribed());
+        let put_off = self
+            .call("unsubscribe", deadline, unsubscribe)
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|code| format!("refused: {code}"))?;
+        if put_off && let Some(rebalance) = self.next_rebalance(half_way(deadline)).await {
+            self.waiting.push_front(rebalance);
+        }
+        Ok(())
+    }
+
+    async fn try_leave(&mut self, held: bool, deadline: Instant) -> Result<(), String> {
+        if !held && self.waiting.is_empty() && matches!(self.protocol, Protocol::Incremental) {
+            self.unsubscribe(deadline).await?;
+        }
+        self.queue
+            .close()
+            .map_err(|(_, text)| format!("refused: {text}"))?;
+        if !self.waiting.is_empty() {
+            // What the close asks replaces what was asked before it.
+            self.event_until(deadline.min(Instant::now() + CLOSED)).await;
+        }
         loop {
             self.take_events();
             if self.client.is_closed() {
@@ -121,7 +173,9 @@ impl Control {
             if Instant::now() >= deadline {
                 return Err("the deadline passed, is the broker down?".to_owned());
             }
-            match self.waiting.pop_front() {
+            let latest = self.waiting.pop_back();
+            self.waiting.clear();
+            match latest {
                 Some(rebalance) => {
                     let client = Arc::clone(&self.client);
                     tokio::select! {
@@ -189,6 +243,12 @@ impl Control {
             .map_or("?", |seat| seat.topic.name.as_str());
         format!("{topic}/{partition}")
     }
+}
+
+/// Half of the time that is left: the other half is for the goodbye.
+fn half_way(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 /// Waits until `client` is closed.

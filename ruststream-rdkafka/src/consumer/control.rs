@@ -39,6 +39,8 @@ pub(super) struct Control {
     pub(super) waiting: VecDeque<Rebalance>,
     /// The revocation that is under way.
     pub(super) revoking: Option<Revoking>,
+    /// When the last revocation was answered.
+    pub(super) gave_back: Option<Instant>,
     /// The positions that the broker confirmed.
     pub(super) committed: BTreeMap<Key, i64>,
     /// The last positions of partitions that were given back, until the broker confirms them.
@@ -102,6 +104,7 @@ impl Control {
             joining: None,
             waiting: VecDeque::new(),
             revoking: None,
+            gave_back: None,
             committed: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             failed: None,

@@ -17,6 +17,8 @@ mod control;
 mod fault;
 mod group;
 mod inbox;
+#[cfg(all(test, feature = "embedded"))]
+mod lost_edge;
 mod partition;
 mod rebalance;
 mod subscription;

@@ -72,6 +72,11 @@ impl KafkaPartition {
         Arc::ptr_eq(&self.assignment, assignment)
     }
 
+    #[cfg(all(test, feature = "embedded"))]
+    pub(super) fn assignment(&self) -> &Assignment {
+        &self.assignment
+    }
+
     /// Takes the errors out of what was read, from index `from` on.
     #[cold]
     fn sift(&mut self, from: usize, batch: &mut VecDeque<KafkaDelivery>) {

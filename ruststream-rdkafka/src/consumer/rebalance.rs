@@ -85,7 +85,9 @@ impl Control {
                 self.give_back(revoking, Instant::now() + CALL).await;
             } else {
                 match self.waiting.pop_front() {
-                    Some(Rebalance::Assign(partitions)) => self.assign(partitions).await,
+                    Some(Rebalance::Assign(partitions)) => {
+                        self.assign(partitions, Instant::now() + CALL).await;
+                    }
                     Some(Rebalance::Revoke { partitions, lost }) => self.revoke(partitions, lost),
                     None => return,
                 }
@@ -94,7 +96,8 @@ impl Control {
     }
 
     /// Splits the partitions' queues off, answers, and hands the partitions out. An empty list is answered, too.
-    pub(super) async fn assign(&mut self, partitions: List) {
+    pub(super) async fn assign(&mut self, partitions: List, deadline: Instant) {
+        self.gave_back = None; // librdkafka asks this after the last revocation has come to its end
         let wanted: Vec<(Key, CString)> = partitions
             .iter()
             .filter_map(|entry| {
@@ -113,7 +116,7 @@ impl Control {
                 .answer(client, protocol)
                 .map(|()| queues)
         };
-        let queues = match self.call("assign", Instant::now() + CALL, answer).await {
+        let queues = match self.call("assign", deadline, answer).await {
             Ok(Ok(queues)) => queues,
             Ok(Err((_, text))) => return self.fail(format!("an assignment was refused: {text}")),
             Err(error) => return self.fail(error.to_string()),
@@ -151,7 +154,7 @@ impl Control {
     }
 
     /// Ends the revoked partitions, and no others.
-    fn revoke(&mut self, partitions: List, lost: bool) {
+    pub(super) fn revoke(&mut self, partitions: List, lost: bool) {
         let keys: Vec<Key> = match self.protocol {
             Protocol::Eager => self.assigned.keys().copied().collect(),
             Protocol::Incremental => {
@@ -205,6 +208,7 @@ impl Control {
                 self.unconfirmed.remove(key);
             }
         }
+        self.gave_back = Some(Instant::now());
         let protocol = self.protocol;
         let answer = move |client: &Arc<Client>| revoking.asked.answer(client, protocol);
         match self.call("unassign", deadline, answer).await {

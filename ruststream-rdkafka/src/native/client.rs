@@ -12,8 +12,8 @@ use rdkafka::bindings::{
     RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_OFFSET_COMMIT,
     RD_KAFKA_EVENT_REBALANCE, rd_kafka_assign, rd_kafka_assignment_lost, rd_kafka_conf_set_events,
     rd_kafka_conf_set_log_cb, rd_kafka_consumer_closed, rd_kafka_destroy_flags, rd_kafka_incremental_assign,
-    rd_kafka_incremental_unassign, rd_kafka_new, rd_kafka_poll_set_consumer, rd_kafka_subscribe, rd_kafka_t,
-    rd_kafka_type_t, rd_kafka_unsubscribe,
+    rd_kafka_incremental_unassign, rd_kafka_new, rd_kafka_poll_set_consumer, rd_kafka_subscribe,
+    rd_kafka_subscription, rd_kafka_t, rd_kafka_type_t, rd_kafka_unsubscribe,
 };
 use tokio::sync::oneshot;
 
@@ -115,10 +115,21 @@ impl Client {
         ok(unsafe { rd_kafka_subscribe(self.as_ptr(), list.as_ptr()) }.into())
     }
 
-    /// Gives the subscription up. Blocks until the client's main thread has answered.
+    /// Gives the subscription up, or puts that off while a rebalance is under way. Blocks until the client's main thread
+    /// has answered.
     pub(crate) fn unsubscribe(&self) -> Result<(), Code> {
         // SAFETY: the client is alive.
         ok(unsafe { rd_kafka_unsubscribe(self.as_ptr()) }.into())
+    }
+
+    /// Whether the client is subscribed to any topic. Blocks; for ever once the group has terminated.
+    pub(crate) fn is_subscribed(&self) -> Result<bool, Code> {
+        let mut topics = ptr::null_mut();
+        // SAFETY: the client is alive; on success the list is ours, and freed by `List`.
+        ok(unsafe { rd_kafka_subscription(self.as_ptr(), &raw mut topics) }.into())?;
+        // SAFETY: as above.
+        let topics = unsafe { List::take(topics) };
+        Ok(topics.is_some_and(|topics| topics.len() > 0))
     }
 
     /// Answers an eager assignment. Blocks; for ever once the group has terminated.

@@ -101,6 +101,15 @@ impl List {
         Some(unsafe { &mut *(*self.0.as_ptr()).elems })
     }
 
+    /// Takes over a list that librdkafka made; `None` for null.
+    ///
+    /// # Safety
+    ///
+    /// `list` is null or alive, and nobody else destroys it.
+    pub(super) unsafe fn take(list: *mut rd_kafka_topic_partition_list_t) -> Option<Self> {
+        NonNull::new(list).map(Self)
+    }
+
     fn own(list: *mut rd_kafka_topic_partition_list_t) -> Self {
         Self(NonNull::new(list).expect("librdkafka aborts the process where it cannot allocate"))
     }

@@ -10,12 +10,11 @@ use rdkafka::bindings::{
     rd_kafka_consume_batch_queue, rd_kafka_consumer_close_queue, rd_kafka_message_t, rd_kafka_offsets_store,
     rd_kafka_queue_cb_event_enable, rd_kafka_queue_destroy, rd_kafka_queue_forward,
     rd_kafka_queue_get_consumer, rd_kafka_queue_get_partition, rd_kafka_queue_length, rd_kafka_queue_poll,
-    rd_kafka_queue_t, rd_kafka_seek_partitions,
+    rd_kafka_queue_t, rd_kafka_seek_partitions, rd_kafka_t,
 };
 
 use super::client::Refusal;
 use super::code::{Code, check};
-use super::wake::on_edge;
 use super::{Client, Event, KafkaDelivery, List, Wake};
 
 /// How many messages one read takes at most. 64 is where the cost of the call stops to matter (598 instructions a
@@ -62,6 +61,15 @@ impl Drop for Queue {
             rd_kafka_queue_destroy(self.raw.as_ptr());
         }
     }
+}
+
+/// The edge callback. librdkafka calls it on the thread that enqueued, with the queue's lock held: it must not call
+/// librdkafka on that queue, and must not block.
+unsafe extern "C" fn on_edge(_: *mut rd_kafka_t, wake: *mut c_void) {
+    // SAFETY: the pointer is the `Wake` of a `Queue` that is alive: `Queue` takes the callback out, under the lock that
+    // is held now, before it lets go of its `Wake`.
+    let wake = unsafe { &*wake.cast_const().cast::<Wake>() };
+    wake.poke();
 }
 
 /// The queue on which a client's rebalances, errors and commit results arrive.

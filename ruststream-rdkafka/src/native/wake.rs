@@ -1,11 +1,8 @@
 //! What an edge callback does: set a flag, wake a task.
 
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use futures_util::task::AtomicWaker;
-use rdkafka::bindings::rd_kafka_t;
+use crate::sync::{AtomicBool, AtomicWaker, Ordering};
 
 /// A flag that says "the queue may hold something", and the task that waits for it.
 ///
@@ -33,6 +30,8 @@ impl Wake {
     ///   which comes after `register`, sees the flag, because `AtomicWaker` orders a `wake` that missed a `register`
     ///   before what follows that `register`;
     /// - wake after `register`: the task is woken and looks again.
+    ///
+    /// `tools/loom` tries the interleavings.
     #[inline]
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.flag.swap(false, Ordering::AcqRel) {
@@ -48,21 +47,14 @@ impl Wake {
 
     /// Makes the waiting task look at its queue.
     pub(crate) fn poke(&self) {
-        self.flag.store(true, Ordering::Release);
+        // Not a store: that would cut off what the poke before it published. (And loom lets a store slip in between the
+        // two halves of a swap.)
+        self.flag.swap(true, Ordering::Release);
         self.waker.wake();
     }
 }
 
-/// The edge callback. librdkafka calls it on the thread that enqueued, with the queue's lock held: it must not call
-/// librdkafka on that queue, and must not block.
-pub(super) unsafe extern "C" fn on_edge(_: *mut rd_kafka_t, wake: *mut c_void) {
-    // SAFETY: the pointer is the `Wake` of a `Queue` that is alive: `Queue` takes the callback out, under the lock that
-    // is held now, before it lets go of its `Wake`.
-    let wake = unsafe { &*wake.cast_const().cast::<Wake>() };
-    wake.poke();
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::task::Waker;
 

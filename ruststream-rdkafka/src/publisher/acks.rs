@@ -12,15 +12,13 @@
 //! No code of librdkafka, no runtime, no unsafe: atomics in and out.
 
 use std::collections::HashMap;
+use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
 use super::places::{DONE, FAILED, GONE, Landed, NIL, Place, Places, RAN, Ticket};
-use super::sync::{
-    AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering, PoisonError,
-};
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering};
 
 /// The results of one client's records; `F` is a failure.
-#[derive(Debug)]
 pub(crate) struct Acks<F> {
     places: Places,
     /// Results that wait to be handed to their receipts: a stack of places.
@@ -215,8 +213,10 @@ impl<F> Acks<F> {
     ///
     /// No result stays behind. Whoever finds the stack empty is responsible for all that follow until it is taken:
     /// - the dispatcher lives: it is woken, and drains;
-    /// - it ends meanwhile: it clears `served` and then drains ([`Served`]). Both sides write before they look, in one
-    ///   total order (`SeqCst`): either that drain finds this result, or this thread finds `served` cleared.
+    /// - it ends meanwhile: it clears `served` and then takes the stack ([`Served`]). Either the stack that it takes has
+    ///   this result, or this thread pushed on what it left, and so sees `served` cleared.
+    ///
+    /// `tools/loom` tries the interleavings.
     #[inline]
     fn push(&self, index: u32, place: &Place) {
         let mut head = self.acked.load(Ordering::Relaxed);
@@ -245,6 +245,10 @@ impl<F> Acks<F> {
         if self.acked.load(Ordering::SeqCst) == NIL {
             return 0;
         }
+        self.drain_all()
+    }
+
+    fn drain_all(&self) -> usize {
         self.draining.fetch_add(1, Ordering::SeqCst);
         let mut index = self.reversed(self.acked.swap(NIL, Ordering::SeqCst));
         let mut landed = 0;
@@ -431,7 +435,7 @@ impl<F> Drop for Served<'_, F> {
     fn drop(&mut self) {
         // First this, then the drain: see `Acks::push`.
         self.0.served.store(false, Ordering::SeqCst);
-        self.0.drain();
+        self.0.drain_all();
     }
 }
 
@@ -449,5 +453,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
+#[path = "acks/tests.rs"] // said, because `tools/loom` takes this file in from elsewhere
 mod tests;

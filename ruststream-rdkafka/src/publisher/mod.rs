@@ -9,7 +9,6 @@ mod handle;
 mod places;
 mod receipt;
 mod settings;
-mod sync;
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Where the result of a record waits for its receipt: reused places, in chunks that never move.
 
-use super::sync::{
-    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, AtomicWaker, FIRST_CHUNK, Mutex, OnceLock,
-    Ordering, PoisonError,
+use std::sync::{OnceLock, PoisonError};
+
+use crate::sync::{
+    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, AtomicWaker, FIRST_CHUNK, Mutex, Ordering,
 };
 
 /// "No place", in links.
@@ -63,7 +64,6 @@ pub(crate) struct Landed {
 }
 
 /// One cache line.
-#[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Place {
     /// Flags, and above them the generation.
@@ -139,7 +139,6 @@ impl Place {
 }
 
 /// All places, and the list of the free ones.
-#[derive(Debug)]
 pub(super) struct Places {
     chunks: [OnceLock<Box<[Place]>>; CHUNKS],
     /// Chunks that exist.
@@ -264,7 +263,7 @@ fn changed(head: u64) -> u64 {
     (head >> 32).wrapping_add(1) << 32
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::collections::HashSet;
 

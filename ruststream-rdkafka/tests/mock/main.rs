@@ -7,6 +7,7 @@
 
 mod close;
 mod consume;
+mod contract;
 mod faults;
 mod headers;
 mod publish;

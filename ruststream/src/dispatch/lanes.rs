@@ -2,10 +2,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use futures_util::task::AtomicWaker;
+use crate::sync::{AtomicU64, AtomicWaker, Ordering};
 
 /// Handler places of one partition: pinned once, reused for every message, so that a message allocates nothing.
 pub(super) struct Lanes<F, T> {
@@ -43,7 +42,8 @@ impl<F: Future, T> Lanes<F, T> {
         }
     }
 
-    /// Keeps the task's waker; call it before looking at what was woken.
+    /// Keeps the task's waker. Call it before looking at what was woken, and then look until `None`: a pass that began
+    /// before this may have gone by what is woken now.
     pub(super) fn register(&self, task: &Waker) {
         self.woken.task.register(task);
     }
@@ -160,7 +160,7 @@ impl Wake for LaneWaker {
     }
 
     // The bit is set before the task is woken, and the task registers before it reads the bits: either it sees the bit
-    // in this poll, or the wake makes it poll again.
+    // in this poll, or the wake makes it poll again. `tools/loom` tries the interleavings.
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(word) = self.woken.words.get(self.index / 64) {
             word.fetch_or(1 << (self.index % 64), Ordering::AcqRel);

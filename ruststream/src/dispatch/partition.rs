@@ -129,6 +129,8 @@ struct Driver<'a, P: Partition, M, F> {
     drain: CancellationToken,
     /// Set once the partition drains: by when.
     drain_by: Option<Instant>,
+    /// Set while it drains for a rebalance: the app's stop, which may come to an earlier deadline.
+    app_stops: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
     lost: bool,
     stopped: Option<Error>,
     timer: Pin<Box<Sleep>>,
@@ -167,6 +169,7 @@ where
             stopping: &serving.stopping,
             drain,
             drain_by: None,
+            app_stops: None,
             lost: false,
             stopped: None,
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
@@ -182,6 +185,7 @@ where
             if let Poll::Ready(end) = self.partition.poll_end(cx) {
                 self.end(end);
             }
+            self.poll_app_stops(cx);
             self.poll_woken();
             self.start_held();
             let more = self.start_fresh(cx);
@@ -209,9 +213,20 @@ where
             }
             End::Revoked if self.drain_by.is_none() => {
                 self.begin_drain(Instant::now() + self.settings.drain_timeout);
+                self.app_stops = Some(Box::pin(self.stopping.begun()));
             }
             End::Closed if self.drain_by.is_none() => self.begin_drain(self.stopping.drain_by()),
             End::Lost | End::Revoked | End::Closed => {}
+        }
+    }
+
+    /// A stop of the app shortens a drain that a rebalance began: its partition hears of no second end.
+    fn poll_app_stops(&mut self, cx: &mut task::Context<'_>) {
+        let Some(stops) = &mut self.app_stops else { return };
+        if stops.as_mut().poll(cx).is_ready() {
+            self.app_stops = None;
+            let stop_by = self.stopping.drain_by();
+            self.drain_by = self.drain_by.map(|by| by.min(stop_by));
         }
     }
 

@@ -1,0 +1,162 @@
+//! `Acks` between the client's threads, which acknowledge, and receipts, a dispatcher, and drops.
+//!
+//! Not modelled: waiting for room. Its two sides write one variable each and then read the other's, which `SeqCst` makes
+//! safe, and loom has no total order of `SeqCst` accesses: it would report a wake-up that cannot be lost.
+
+use std::future::poll_fn;
+
+use loom::future::block_on;
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::acks::Acks;
+use crate::model_of_three;
+use crate::places::{Landed, Ticket};
+
+type Results = Acks<&'static str>;
+
+const LANDED: Landed = Landed {
+    partition: 1,
+    offset: 2,
+    timestamp: 3,
+};
+
+fn acks() -> Arc<Results> {
+    Arc::new(Acks::new(8, |_| {}))
+}
+
+fn spawn(acks: &Arc<Results>, run: impl FnOnce(&Results) + 'static) -> thread::JoinHandle<()> {
+    let acks = Arc::clone(acks);
+    thread::spawn(move || run(&acks))
+}
+
+fn confirm(acks: &Results, ticket: Ticket) {
+    assert!(acks.acknowledge(ticket.opaque(), Ok(LANDED)));
+}
+
+/// A wake-up that is lost leaves every thread asleep, and loom reports that.
+fn resolve(acks: &Results, ticket: Ticket) {
+    assert_eq!(block_on(poll_fn(|cx| acks.poll(ticket, cx))), Ok(LANDED));
+}
+
+fn serve(acks: &Results) {
+    let served = acks.serve();
+    block_on(poll_fn(|cx| served.poll(cx)));
+}
+
+#[test]
+fn a_record_on_its_own_reaches_its_receipt() {
+    loom::model(|| {
+        let acks = acks();
+        let ticket = acks.take().unwrap();
+        let client = spawn(&acks, move |acks| confirm(acks, ticket));
+        resolve(&acks, ticket);
+        client.join().unwrap();
+        assert_eq!(acks.unconfirmed(), 0);
+    });
+}
+
+#[test]
+fn two_records_of_two_threads_reach_their_receipts_without_a_dispatcher() {
+    model_of_three(|| {
+        let acks = acks();
+        let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+        let clients = tickets.map(|ticket| spawn(&acks, move |acks| confirm(acks, ticket)));
+        for ticket in tickets {
+            resolve(&acks, ticket);
+        }
+        clients.map(|client| client.join().unwrap());
+    });
+}
+
+#[test]
+fn two_records_reach_their_receipts_through_the_dispatcher() {
+    model_of_three(|| {
+        let acks = acks();
+        let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+        let dispatcher = spawn(&acks, serve);
+        let client = spawn(&acks, move |acks| {
+            for ticket in tickets {
+                confirm(acks, ticket);
+            }
+        });
+        for ticket in tickets {
+            resolve(&acks, ticket);
+        }
+        acks.end();
+        client.join().unwrap();
+        dispatcher.join().unwrap();
+        assert_eq!(acks.unconfirmed(), 0);
+    });
+}
+
+/// The receipt is polled once, before the results come: nobody but the dispatcher, or the client's thread when the
+/// dispatcher has ended, can hand it its result.
+#[test]
+fn a_dispatcher_that_ends_leaves_no_result_behind() {
+    model_of_three(|| {
+        let acks = acks();
+        let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+        let served = acks.serve();
+        let client = spawn(&acks, move |acks| {
+            for ticket in tickets {
+                confirm(acks, ticket);
+            }
+        });
+        drop(served);
+        client.join().unwrap();
+        for ticket in tickets {
+            assert_eq!(acks.claim(ticket), Some(Ok(LANDED)));
+        }
+    });
+}
+
+#[test]
+fn the_place_of_a_dropped_receipt_is_freed_once() {
+    loom::model(|| {
+        let acks = acks();
+        let ticket = acks.take().unwrap();
+        let client = spawn(&acks, move |acks| {
+            assert!(acks.acknowledge(ticket.opaque(), Err("lost")));
+        });
+        acks.forget(ticket);
+        client.join().unwrap();
+        assert_eq!(acks.take_unseen().count, 1);
+        // The first chunk has two places: both can be had, each once.
+        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        assert_ne!(again[0], again[1]);
+        assert!(!acks.acknowledge(ticket.opaque(), Ok(LANDED)), "an old ticket");
+    });
+}
+
+#[test]
+fn a_place_that_is_used_again_wakes_its_new_receipt() {
+    model_of_three(|| {
+        let acks = acks();
+        let first = acks.take().unwrap();
+        let client = spawn(&acks, move |acks| confirm(acks, first));
+        resolve(&acks, first);
+        // The thread above may still be about to wake the place.
+        let second = acks.take().unwrap();
+        let other = spawn(&acks, move |acks| confirm(acks, second));
+        resolve(&acks, second);
+        client.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn places_are_taken_and_given_by_two_threads() {
+    model_of_three(|| {
+        let acks = acks();
+        let turn = |acks: &Results| {
+            let ticket = acks.take().unwrap();
+            confirm(acks, ticket);
+            assert_eq!(acks.claim(ticket), Some(Ok(LANDED)));
+        };
+        let other = spawn(&acks, turn);
+        turn(&acks);
+        other.join().unwrap();
+        assert_eq!(acks.unconfirmed(), 0);
+    });
+}
