@@ -11,6 +11,7 @@
 mod contract;
 mod crash;
 mod delivery;
+mod publish;
 mod rebalance;
 mod shutdown;
 mod startup;
