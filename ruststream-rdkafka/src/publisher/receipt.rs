@@ -79,3 +79,17 @@ impl fmt::Debug for KafkaReceipt {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KafkaPublisher;
+
+    fn moves_and_is_shared<T: Send + Sync + Unpin + 'static>() {}
+
+    #[test]
+    fn publishers_and_receipts_move_between_threads() {
+        moves_and_is_shared::<KafkaPublisher>();
+        moves_and_is_shared::<KafkaReceipt>();
+    }
+}

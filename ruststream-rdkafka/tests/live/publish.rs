@@ -88,7 +88,12 @@ fn payloads(bootstrap: &str, topic: &str, partition: i32) -> Vec<u64> {
 }
 
 /// Sends numbers to each partition until `done`, with at most 1,000 receipts under way, and returns how many were confirmed.
-async fn send_until(publisher: &KafkaPublisher, topic: &'static str, partitions: i32, done: impl Fn() -> bool) -> u64 {
+async fn send_until(
+    publisher: &KafkaPublisher,
+    topic: &'static str,
+    partitions: i32,
+    done: impl Fn() -> bool,
+) -> u64 {
     let mut under_way = VecDeque::new();
     let mut number = 0;
     while !done() {
@@ -151,7 +156,11 @@ async fn a_frozen_broker_costs_the_time_limit_and_records_come_back() {
         .set_producer("message.timeout.ms", "2000")
         .publisher()
         .unwrap();
-    let record = |number: u64| Record::new("orders", number.to_string()).key("ada").to_partition(0);
+    let record = |number: u64| {
+        Record::new("orders", number.to_string())
+            .key("ada")
+            .to_partition(0)
+    };
     publisher.publish(record(0)).await.unwrap();
     blocking(|| cluster.freeze(1).unwrap());
     let begun = Instant::now();
@@ -191,7 +200,10 @@ async fn closing_and_dropping_resolve_every_receipt_while_the_broker_is_frozen()
     }
     let begun = Instant::now();
     drop(dropped);
-    let error = closed.close(begun + Duration::from_millis(500)).await.unwrap_err();
+    let error = closed
+        .close(begun + Duration::from_millis(500))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     for receipt in receipts {
