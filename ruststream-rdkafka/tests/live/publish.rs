@@ -63,6 +63,44 @@ fn breakable(topic: &str, partitions: i32) -> Cluster {
     })
 }
 
+/// Where Kafka's own client sends `keys`.
+fn placed_by_java(topic: &str, keys: &[String]) -> Vec<i32> {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/Placement.java");
+    let output = cluster()
+        .java()
+        .args([program, &cluster().bootstrap(), topic])
+        .args(keys)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let placed: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(placed.len(), keys.len(), "{complaints}");
+    placed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a JDK: just test-kafka"]
+async fn keys_go_where_the_java_client_sends_them() {
+    const TOPIC: &str = "placement";
+    blocking(|| cluster().create_topic(TOPIC, 31, 1).unwrap());
+    let publisher = kafka(cluster()).publisher().unwrap();
+    let vectors = [
+        "21",
+        "foobar",
+        "a-little-bit-long-string",
+        "a-little-bit-longer-string",
+    ];
+    let more = (0..500).map(|number: usize| "\u{e4}".repeat(number % 7) + &number.to_string());
+    let keys: Vec<String> = vectors.map(str::to_owned).into_iter().chain(more).collect();
+    let by_java = blocking(|| placed_by_java(TOPIC, &keys));
+    for (key, expected) in keys.into_iter().zip(by_java) {
+        let record = Record::new(TOPIC, "").key(key.clone());
+        let confirmed = timeout(SOON, publisher.publish(record)).await.unwrap().unwrap();
+        assert_eq!(confirmed.partition, expected, "{key:?}");
+    }
+}
+
 /// Every payload of a partition, in order.
 fn payloads(bootstrap: &str, topic: &str, partition: i32) -> Vec<u64> {
     let end = end_of(bootstrap, topic, partition);

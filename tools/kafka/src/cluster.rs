@@ -1,5 +1,6 @@
 //! A running cluster.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::builder::{Builder, READY_DEADLINE};
@@ -50,6 +51,11 @@ impl Cluster {
     /// The addresses of all nodes, for a client's `bootstrap.servers`: `127.0.0.1:<port>,127.0.0.1:<port>`.
     pub fn bootstrap(&self) -> String {
         join(self.nodes.iter())
+    }
+
+    /// A `java` command with Kafka's classes, its Java client among them: for what only that can say.
+    pub fn java(&self) -> Command {
+        self.jars.java()
     }
 
     /// The nodes in the order of their ids.
