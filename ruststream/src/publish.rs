@@ -74,6 +74,8 @@ pub enum PublishErrorKind {
     Unauthorized,
     /// Another producer took this one's place; it cannot send any more.
     Fenced,
+    /// The client failed in a way that would break its promises if it went on; it cannot send any more.
+    Fatal,
     /// It cannot be a record: an impossible topic, header name, partition or timestamp.
     Invalid,
     /// Anything else that the broker or its client reported; the text says what.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::bindings::{
     RD_KAFKA_MSG_F_COPY, RD_KAFKA_PURGE_F_INFLIGHT, RD_KAFKA_PURGE_F_QUEUE, rd_kafka_conf_set_log_cb,
-    rd_kafka_destroy, rd_kafka_flush, rd_kafka_header_add, rd_kafka_headers_destroy, rd_kafka_headers_new,
-    rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_new, rd_kafka_poll, rd_kafka_produce,
-    rd_kafka_producev, rd_kafka_purge, rd_kafka_t, rd_kafka_topic_destroy, rd_kafka_topic_new,
-    rd_kafka_topic_t, rd_kafka_type_t, rd_kafka_vtype_t,
+    rd_kafka_destroy, rd_kafka_fatal_error, rd_kafka_flush, rd_kafka_header_add, rd_kafka_headers_destroy,
+    rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_new, rd_kafka_poll,
+    rd_kafka_produce, rd_kafka_producev, rd_kafka_purge, rd_kafka_t, rd_kafka_topic_destroy,
+    rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_type_t, rd_kafka_vtype_t,
 };
 use ruststream::Record;
 
@@ -222,6 +222,19 @@ impl Producer {
     pub(crate) fn purge(&self) {
         self.purged.store(true, Ordering::Release);
         purge(self.owned);
+    }
+
+    /// Why the client failed for good, if it did.
+    pub(crate) fn fatal_error(&self) -> Option<String> {
+        let mut text = [0 as c_char; 512];
+        // SAFETY: the client is alive, and the buffer is as long as we say.
+        let code: Code = unsafe { rd_kafka_fatal_error(self.as_ptr(), text.as_mut_ptr(), text.len()) }.into();
+        if code.is_ok() {
+            return None;
+        }
+        // SAFETY: the call ends its text with NUL, and the buffer was zeroed.
+        let reason = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
+        Some(format!("{code}: {reason}"))
     }
 
     /// Lets the client log its errors and renew its tokens; these wait for it. Never waits.

@@ -160,7 +160,7 @@ impl<F> Acks<F> {
 
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
     }
 
     // For the client's threads.

@@ -71,10 +71,8 @@ fn meaning(code: Code) -> (Kind, &'static str) {
             Kind::Unauthorized,
             "grant this user `Write` on the topic, and `IdempotentWrite` on the cluster",
         ),
-        Some(E::Fatal | E::Fenced | E::InvalidProducerEpoch) => (
-            Kind::Fenced,
-            "this publisher cannot send any more: make another one",
-        ),
+        Some(E::Fenced | E::InvalidProducerEpoch) => (Kind::Fenced, CANNOT_SEND),
+        Some(E::Fatal) => (Kind::Fatal, CANNOT_SEND),
         Some(E::PurgeQueue | E::PurgeInflight | E::BrokerDestroy | E::DestroyBroker) => (
             Kind::Closed,
             "the publisher was closed before: flush it with a later deadline",
@@ -84,6 +82,15 @@ fn meaning(code: Code) -> (Kind, &'static str) {
         }
         _ => (Kind::Broker, ""),
     }
+}
+
+const CANNOT_SEND: &str = "this publisher cannot send any more: make another one";
+
+/// The client has failed for good.
+pub(super) fn fatal(record: &Record, reason: &str) -> PublishError {
+    let topic = record.topic();
+    let message = format!("a record for topic {topic} was refused: {reason}: {CANNOT_SEND}");
+    PublishError::new(Kind::Fatal, message)
 }
 
 /// What makes a record impossible before any broker is asked.
@@ -142,7 +149,7 @@ mod tests {
                 Kind::TooLarge,
                 Kind::Unauthorized,
                 Kind::Unauthorized,
-                Kind::Fenced,
+                Kind::Fatal,
                 Kind::Fenced,
                 Kind::Closed,
                 Kind::Closed,

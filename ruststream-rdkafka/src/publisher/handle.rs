@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::failure::{self, Failure};
 use super::{Acks, KafkaReceipt, Results, Settings};
-use crate::blocking::blocking;
+use crate::blocking::{NoAnswer, blocking};
 use crate::native::{Code, Producer, Topic};
 
 /// Publishes to Kafka. Made by [`KafkaBroker::publisher`](crate::KafkaBroker::publisher).
@@ -206,9 +206,7 @@ impl KafkaPublisher {
         self.shared.results.close();
         let flushed = self.flush(deadline).await;
         let given_up = self.shared.results.unconfirmed();
-        let shared = Arc::clone(&self.shared);
-        let purged = blocking("purge", Instant::now() + PURGE, move || shared.producer.purge()).await;
-        self.hand_out().await;
+        let purged = self.give_up().await;
         let subject = &self.shared.subject;
         if let Err(error) = purged {
             let message = format!("records on their way to {subject} could not be given up");
@@ -223,6 +221,20 @@ impl KafkaPublisher {
                 Err(Error::new(ErrorKind::Deadline, message))
             }
             flushed => flushed,
+        }
+    }
+
+    /// Purges until nothing is unconfirmed: a sender may have been about to enqueue when the publisher was closed.
+    async fn give_up(&self) -> Result<(), NoAnswer> {
+        let deadline = Instant::now() + PURGE;
+        loop {
+            let shared = Arc::clone(&self.shared);
+            blocking("purge", deadline, move || shared.producer.purge()).await?;
+            self.hand_out().await;
+            if self.unconfirmed() == 0 {
+                return Ok(());
+            }
+            tokio::task::yield_now().await;
         }
     }
 
@@ -252,6 +264,11 @@ impl Shared {
         let timestamp = checked(record).map_err(Refusal::Final)?;
         let topic = self.topic(record).map_err(Refusal::Final)?;
         let ticket = results.take().ok_or(Refusal::Full)?;
+        // Again: from here on `close` waits for this record, before it might have seen none.
+        if results.is_closed() {
+            results.give_back(ticket);
+            return Err(Refusal::Final(failure::closed(record)));
+        }
         results.note(ticket, record.partition().unwrap_or(-1), timestamp);
         let enqueued = self.producer.enqueue(topic, record, timestamp, ticket.opaque());
         match enqueued {
@@ -263,7 +280,7 @@ impl Shared {
                 return Err(if code == Code::QUEUE_FULL {
                     Refusal::QueueFull
                 } else {
-                    Refusal::Final(Failure::refused(code).without_record(record))
+                    Refusal::Final(self.refused(code, record))
                 });
             }
         }
@@ -282,6 +299,14 @@ impl Shared {
         self.producer
             .new_topic(record.topic())
             .map_err(|code| Failure::refused(code).without_record(record))
+    }
+
+    #[cold]
+    fn refused(&self, code: Code, record: &Record) -> PublishError {
+        match self.producer.fatal_error() {
+            Some(reason) => failure::fatal(record, &reason),
+            None => Failure::refused(code).without_record(record),
+        }
     }
 
     /// Waits in line, then for room.

@@ -464,6 +464,57 @@ async fn what_the_broker_refuses_is_typed_and_comes_back() {
     }
 }
 
+/// Kafka's code 45: out of order sequence number. With nothing else under way the client cannot tell what happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_failed_for_good_says_why() {
+    let broker = cluster("orders", 1).await;
+    let publisher = broker.publisher().unwrap();
+    publisher.publish(record(0)).await.unwrap();
+    broker.cluster().unwrap().fail_next(ApiKey::Produce, 45, 1);
+    let published = timeout(SOON, publisher.publish(rich())).await.unwrap();
+    let first = published.unwrap_err();
+    assert!(first.may_be_persisted(), "{first}");
+    assert_eq!(first.into_record(), Some(rich()));
+    let error = publisher.send(rich()).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Fatal, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("sequence desynchronization"), "{text}");
+    assert!(
+        text.ends_with("this publisher cannot send any more: make another one"),
+        "{text}"
+    );
+    assert_eq!(error.into_record(), Some(rich()));
+}
+
+/// A sender that was about to enqueue when the publisher was closed is waited for, or refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn close_beside_busy_senders_leaves_nothing_unconfirmed() {
+    let broker = cluster("orders", 1).await;
+    for _ in 0..20 {
+        let publisher = broker.publisher().unwrap();
+        let senders: Vec<_> = (0..4)
+            .map(|_| {
+                let publisher = publisher.clone();
+                spawn(async move {
+                    let mut receipts = Vec::new();
+                    while let Ok(receipt) = publisher.send(record(0)).await {
+                        receipts.push(receipt);
+                    }
+                    receipts
+                })
+            })
+            .collect();
+        publisher.publish(record(0)).await.unwrap();
+        let _ = publisher.close(Instant::now()).await;
+        assert_eq!(publisher.unconfirmed(), 0);
+        for sender in senders {
+            for mut receipt in timeout(SOON, sender).await.expect("a sender that ends").unwrap() {
+                assert!(receipt.now().is_some(), "a receipt that has resolved");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_full_by_bytes_is_waited_for_and_a_record_that_never_fits_is_refused() {
     // 1 MiB, while each record has 300 kB.
