@@ -486,24 +486,21 @@ async fn a_client_that_failed_for_good_says_why() {
     assert_eq!(error.into_record(), Some(rich()));
 }
 
+async fn send_until_refused(publisher: KafkaPublisher) -> Vec<KafkaReceipt> {
+    let mut receipts = Vec::new();
+    while let Ok(receipt) = publisher.send(record(0)).await {
+        receipts.push(receipt);
+    }
+    receipts
+}
+
 /// A sender that was about to enqueue when the publisher was closed is waited for, or refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_beside_busy_senders_leaves_nothing_unconfirmed() {
     let broker = cluster("orders", 1).await;
     for _ in 0..20 {
         let publisher = broker.publisher().unwrap();
-        let senders: Vec<_> = (0..4)
-            .map(|_| {
-                let publisher = publisher.clone();
-                spawn(async move {
-                    let mut receipts = Vec::new();
-                    while let Ok(receipt) = publisher.send(record(0)).await {
-                        receipts.push(receipt);
-                    }
-                    receipts
-                })
-            })
-            .collect();
+        let senders = [(); 4].map(|()| spawn(send_until_refused(publisher.clone())));
         publisher.publish(record(0)).await.unwrap();
         let _ = publisher.close(Instant::now()).await;
         assert_eq!(publisher.unconfirmed(), 0);

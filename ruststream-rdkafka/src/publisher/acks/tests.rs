@@ -1,3 +1,8 @@
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests; clippy's exception does not reach helper functions"
+)]
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
