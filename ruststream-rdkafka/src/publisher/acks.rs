@@ -186,8 +186,8 @@ impl<F> Acks<F> {
         }
         // A record on its own is resolved here: one wake instead of two, which is what a service notices that awaits each.
         if self.unconfirmed.load(Ordering::Relaxed) == 1 || !self.served.load(Ordering::Relaxed) {
-            self.resolve(index, place);
             self.land(1);
+            self.resolve(index, place);
         } else {
             self.push(index, place);
         }
@@ -250,19 +250,18 @@ impl<F> Acks<F> {
 
     fn drain_all(&self) -> usize {
         self.draining.fetch_add(1, Ordering::SeqCst);
-        let mut index = self.reversed(self.acked.swap(NIL, Ordering::SeqCst));
-        let mut landed = 0;
+        let (mut index, count) = self.reversed(self.acked.swap(NIL, Ordering::SeqCst));
+        // Before a receipt is woken: whoever has seen all of theirs resolve finds the room that they took.
+        if count > 0 {
+            self.land(count);
+        }
         while let Some(place) = self.places.at(index) {
             let next = place.next.load(Ordering::Relaxed); // before the place may be used again
             self.resolve(index, place);
             index = next;
-            landed += 1;
-        }
-        if landed > 0 {
-            self.land(landed);
         }
         self.draining.fetch_sub(1, Ordering::SeqCst);
-        landed
+        count
     }
 
     /// Whether somebody is about to hand results to receipts.
@@ -270,16 +269,17 @@ impl<F> Acks<F> {
         self.draining.load(Ordering::SeqCst) > 0
     }
 
-    /// The stack has the newest first.
-    fn reversed(&self, mut index: u32) -> u32 {
-        let mut reversed = NIL;
+    /// Turns the stack, which has the newest first, and counts.
+    fn reversed(&self, mut index: u32) -> (u32, usize) {
+        let (mut reversed, mut count) = (NIL, 0);
         while let Some(place) = self.places.at(index) {
             let next = place.next.load(Ordering::Relaxed);
             place.next.store(reversed, Ordering::Relaxed);
             reversed = index;
             index = next;
+            count += 1;
         }
-        reversed
+        (reversed, count)
     }
 
     /// Whoever comes second, the result or the drop of the receipt, frees the place.

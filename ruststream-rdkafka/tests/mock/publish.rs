@@ -278,7 +278,7 @@ async fn a_flush_sends_what_lingers() {
 async fn a_record_that_is_not_confirmed_in_time_comes_back_whole() {
     let broker = cluster("orders", 1)
         .await
-        .set_producer("message.timeout.ms", "1000");
+        .set_producer("message.timeout.ms", "4000");
     let publisher = cut_off(&broker).await;
     let (kept, dropped) = (
         publisher.send(rich()).await.unwrap(),

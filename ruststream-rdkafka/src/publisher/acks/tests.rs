@@ -208,6 +208,40 @@ fn the_bound_counts_unconfirmed_records_not_receipts() {
     );
 }
 
+/// Looks, when woken, how many records are unconfirmed.
+struct Looker {
+    acks: Arc<Acks<&'static str>>,
+    seen: AtomicU64,
+}
+
+impl Wake for Looker {
+    fn wake(self: Arc<Self>) {
+        self.seen.store(self.acks.unconfirmed() as u64, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn whoever_is_woken_finds_the_room_of_their_record() {
+    let acks = acks(3);
+    let served = acks.serve();
+    for count in 1..=3 {
+        let tickets: Vec<_> = (0..count).map(|_| acks.take().unwrap()).collect();
+        let looker = Arc::new(Looker {
+            acks: Arc::clone(&acks),
+            seen: AtomicU64::new(u64::MAX),
+        });
+        let waker = Waker::from(Arc::clone(&looker));
+        assert!(acks.poll(tickets[0], &Context::from_waker(&waker)).is_pending());
+        for ticket in &tickets {
+            confirm(&acks, *ticket);
+        }
+        acks.drain();
+        assert_eq!(looker.seen.load(Ordering::Relaxed), 0);
+        assert!(tickets.into_iter().all(|ticket| acks.claim(ticket).is_some()));
+    }
+    drop(served);
+}
+
 /// Threads that confirm, beside threads that send, wait, or drop receipts: each receipt resolves, with its own result.
 #[test]
 fn results_of_many_threads_reach_their_receipts() {
