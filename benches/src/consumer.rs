@@ -32,7 +32,7 @@ pub struct Args {
     /// The first record waits this long (ms), so that everything is fetched before it is drained.
     #[arg(long, default_value_t = 0)]
     pub hold: u64,
-    /// `fetch.queue.backoff.ms`, the same for all.
+    /// `fetch.queue.backoff.ms`; with librdkafka's default, 1000, every other setting is librdkafka's too.
     #[arg(long, default_value_t = 10)]
     pub backoff: u32,
 }
@@ -157,10 +157,25 @@ fn group(args: &Args) -> String {
     format!("{}-{}-{}", args.mode.name(), std::process::id(), since.as_nanos())
 }
 
+/// librdkafka's own `fetch.queue.backoff.ms`.
+const CLIENT_DEFAULT_BACKOFF: u32 = 1_000;
+
 /// The client settings that all have in common.
 fn settings(args: &Args) -> Vec<(&'static str, String)> {
-    let mut settings = vec![("fetch.queue.backoff.ms", args.backoff.to_string())];
-    if args.hold > 0 {
+    if args.backoff == CLIENT_DEFAULT_BACKOFF {
+        // The loop as people run it: the client's own defaults throughout.
+        return Vec::new();
+    }
+    let mut settings = vec![
+        ("fetch.queue.backoff.ms", args.backoff.to_string()),
+        // The adapter's defaults, said to the raw loop too.
+        ("auto.commit.interval.ms", "1000".to_owned()),
+        ("partition.assignment.strategy", "cooperative-sticky".to_owned()),
+        ("socket.keepalive.enable", "true".to_owned()),
+    ];
+    if args.hold == 0 {
+        settings.push(("queued.min.messages", "20000".to_owned()));
+    } else {
         settings.push(("queued.min.messages", "10000000".to_owned()));
         settings.push(("queued.max.messages.kbytes", "2097151".to_owned()));
     }
