@@ -38,6 +38,9 @@ mod subscriber;
 /// | `ordering = ProcessingOrder::Key` | which deliveries of a partition wait for which | one after another |
 /// | `concurrency = 16` | how many handlers may be open at once in a partition | 1, or 16 with an ordering that allows it |
 /// | `retry = RetryPolicy::attempts(5)` | when a failed delivery is tried again | 10 attempts with back-off |
+/// | `reply = "invoices"` | the topic that what the function returns goes to | none: the function returns no reply |
+/// | `dead_letter = "orders.dlq"` | the topic for copies of deliveries that could not be handled | none: the app stops |
+/// | `dead_letter_limit = DeadLetterLimit::default()` | how many dead letters are too many | 100 one after another, 500 of 1,000 |
 /// | `drain_timeout = Duration::from_secs(2)` | how long a revoked partition may take to drain | 5 s |
 /// | `crate = path` | where `ruststream` is to be found | `::ruststream` |
 ///
@@ -60,13 +63,33 @@ mod subscriber;
 /// `std::option::Option`, `core::option::Option`): behind a type alias it is a value, and `None` is JSON `null`.
 ///
 /// Every further argument is an extractor: `State<'_, T>` (`State<T>` means the same), `Key<T>`, `Headers<'_>`,
-/// `Meta<'_>`, `Shutdown`, or a type of your own that implements `FromDelivery`. Arguments can be patterns. Lifetimes
+/// `Meta<'_>`, `Publisher<'_>`, `Shutdown`, or a type of your own that implements `FromDelivery`. Arguments can be patterns. Lifetimes
 /// can be declared (`async fn bill<'a>(order: Order<'a>)`); type parameters cannot.
 ///
 /// # What the function returns
 ///
 /// `()`, `Outcome`, or a `Result` of one of these whose error turns into a `Failure`: any `std::error::Error`, a boxed
 /// one, or `anyhow::Error`. Its future must be `Send`.
+///
+/// With `reply = ".."` it returns what is sent there: a value that is `Serialize`, which goes as JSON and under the key of its
+/// source; `Vec<u8>` or `&[u8]`, which go as they are; `Reply<T>` of one of these, which says more; an `Option` of any of
+/// these, where `None` is no reply; or a `Result` of any of these. The delivery is settled when the reply is confirmed; the
+/// next one starts before that.
+///
+/// ```
+/// use ruststream::{BoxError, Reply, subscriber};
+/// # #[derive(serde::Deserialize)] struct Order { id: u64, total: f64 }
+/// # #[derive(serde::Serialize)] struct Invoice { order: u64, total: f64 }
+///
+/// #[subscriber("orders", reply = "invoices", dead_letter = "orders.dlq")]
+/// async fn bill(order: Order) -> Result<Option<Reply<Invoice>>, BoxError> {
+///     if order.total == 0.0 {
+///         return Ok(None);
+///     }
+///     let invoice = Invoice { order: order.id, total: order.total };
+///     Ok(Some(Reply::new(invoice).header("currency", "EUR")))
+/// }
+/// ```
 ///
 /// # Attributes, names and visibility
 ///

@@ -12,12 +12,11 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::types::RDKafkaErrorCode;
 use ruststream::Problem;
-use ruststream::broker::SubscribeRequest;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::blocking::blocking;
-use crate::config::{Settings, subscription};
+use crate::config::Settings;
 use crate::embedded::EmbeddedCluster;
 use crate::native::{Client, Code};
 
@@ -27,19 +26,34 @@ pub(crate) type Partitions = BTreeMap<String, usize>;
 /// What the cluster said about each topic.
 type Answers = BTreeMap<String, Result<usize, Code>>;
 
-/// Looks every requested topic up.
+/// A topic that a subscription needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) subscription: &'a str,
+    pub(crate) purpose: Purpose,
+}
+
+/// What a topic is needed for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose {
+    Consume,
+    Publish,
+}
+
+/// Looks every topic up.
 ///
 /// # Errors
 ///
-/// One problem for each request whose topic cannot be consumed; one for the broker when it does not answer.
+/// One problem for each subscription whose topic cannot be used; one for the broker when it does not answer.
 pub(crate) async fn partitions(
     settings: &Settings,
     broker: &str,
-    requests: &[SubscribeRequest],
+    wanted: impl Iterator<Item = Wanted<'_>> + Clone,
     keep: Option<Arc<dyn Any + Send + Sync>>,
     deadline: Instant,
 ) -> Result<Partitions, Vec<Problem>> {
-    let topics: BTreeSet<String> = requests.iter().map(|request| request.topic.clone()).collect();
+    let topics: BTreeSet<String> = wanted.clone().map(|wanted| wanted.topic.to_owned()).collect();
     let config = settings.probe();
     let ask = move || -> Result<Answers, Silence> {
         let client = Client::new(&config, keep).map_err(Silence::Unusable)?;
@@ -64,11 +78,13 @@ pub(crate) async fn partitions(
     let answers = asked
         .unwrap_or_else(|error| Err(Silence::Unreachable(error.to_string())))
         .map_err(|silence| vec![Problem::new(broker, silence.to_string())])?;
-    let problems: Vec<Problem> = requests
-        .iter()
-        .filter_map(|request| {
-            let message = wrong(&request.topic, *answers.get(&request.topic)?)?;
-            Some(Problem::new(subscription(request), message))
+    let problems: Vec<Problem> = wanted
+        .filter_map(|wanted| {
+            let message = wrong(wanted, *answers.get(wanted.topic)?)?;
+            Some(Problem::new(
+                format!("subscription {}", wanted.subscription),
+                message,
+            ))
         })
         .collect();
     if problems.is_empty() {
@@ -121,9 +137,13 @@ fn is_unreachable(code: Code) -> bool {
     )
 }
 
-/// What is wrong with a topic, and what to do; `None` when it can be consumed.
-fn wrong(topic: &str, answer: Result<usize, Code>) -> Option<String> {
+/// What is wrong with a topic, and what to do; `None` when it can be used.
+fn wrong(Wanted { topic, purpose, .. }: Wanted<'_>, answer: Result<usize, Code>) -> Option<String> {
     use RDKafkaErrorCode as E;
+    let (right, used) = match purpose {
+        Purpose::Consume => ("Read", "consumed"),
+        Purpose::Publish => ("Write", "published to"),
+    };
     let code = match answer {
         Ok(0) => {
             return Some(format!(
@@ -142,12 +162,12 @@ fn wrong(topic: &str, answer: Result<usize, Code>) -> Option<String> {
             )
         }
         Some(E::TopicAuthorizationFailed) => {
-            format!("not allowed to describe topic {topic}: grant this user `Describe` and `Read` on it")
+            format!("not allowed to describe topic {topic}: grant this user `Describe` and `{right}` on it")
         }
         Some(E::InvalidTopic) => format!(
             "{topic:?} cannot be the name of a topic: use ASCII letters, digits, `.`, `_` and `-`, at most 249"
         ),
-        _ => format!("topic {topic} cannot be consumed: {code}"),
+        _ => format!("topic {topic} cannot be {used}: {code}"),
     })
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ruststream::broker::{Broker, Commit, SubscribeRequest};
+use ruststream::broker::{Broker, Commit, Destination, SubscribeRequest};
 use ruststream::{Error, ErrorKind, Problem};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Given, Settings, shown};
 use crate::consumer::{self, KafkaSubscription};
 use crate::embedded::EmbeddedCluster;
-use crate::publisher::{self, KafkaPublisher};
+use crate::publisher::{self, KafkaPublisher, Purpose};
 use crate::{admin, env};
 
 /// A Kafka cluster, and how to consume from it.
@@ -197,11 +197,7 @@ impl KafkaBroker {
     ///
     /// [`ErrorKind::Startup`] with everything that is wrong with the settings; or there is no tokio runtime here.
     pub fn publisher(&self) -> Result<KafkaPublisher, Error> {
-        if let Some(Err(reason)) = &self.embedded {
-            return Err(Error::startup(vec![not_started(reason)]));
-        }
-        let settings = self.publisher_settings().map_err(Error::startup)?;
-        publisher::start(&settings, self.describe(), self.keep(), &self.tasks)
+        self.start_publisher(Purpose::Caller).map_err(Error::startup)
     }
 
     /// Where the cluster is: what a producer beside the app needs.
@@ -252,8 +248,17 @@ impl KafkaBroker {
         }
     }
 
-    pub(crate) fn publisher_settings(&self) -> Result<publisher::Settings, Vec<Problem>> {
-        publisher::Settings::parse(&self.given, &self.describe())
+    fn start_publisher(&self, purpose: Purpose) -> Result<KafkaPublisher, Vec<Problem>> {
+        if let Some(Err(reason)) = &self.embedded {
+            return Err(vec![not_started(reason)]);
+        }
+        let settings = self.publisher_settings(purpose)?;
+        publisher::start(&settings, self.describe(), self.keep(), &self.tasks)
+            .map_err(|problem| vec![problem])
+    }
+
+    pub(crate) fn publisher_settings(&self, purpose: Purpose) -> Result<publisher::Settings, Vec<Problem>> {
+        publisher::Settings::parse(&self.given, &self.describe(), purpose)
     }
 
     /// What clients must keep alive.
@@ -265,6 +270,7 @@ impl KafkaBroker {
 
 impl Broker for KafkaBroker {
     type Subscription = KafkaSubscription;
+    type Publisher = KafkaPublisher;
 
     fn describe(&self) -> String {
         format!("Kafka at {}", self.given.bootstrap)
@@ -301,7 +307,12 @@ impl Broker for KafkaBroker {
         let checked = requests.iter().filter_map(|request| settings.check(request));
         let mut problems: Vec<Problem> = duplicates.into_iter().chain(checked).collect();
         let deadline = Instant::now() + self.connect_timeout;
-        let found = admin::partitions(&settings, &self.describe(), &requests, self.keep(), deadline).await;
+        let topics = requests.iter().map(|request| admin::Wanted {
+            topic: &request.topic,
+            subscription: &request.name,
+            purpose: admin::Purpose::Consume,
+        });
+        let found = admin::partitions(&settings, &self.describe(), topics, self.keep(), deadline).await;
         match found {
             Ok(partitions) if problems.is_empty() => {
                 let groups = consumer::groups(&requests, &partitions);
@@ -315,6 +326,20 @@ impl Broker for KafkaBroker {
                 Err(problems)
             }
         }
+    }
+
+    async fn open_publisher(&self, destinations: Vec<Destination>) -> Result<KafkaPublisher, Vec<Problem>> {
+        let settings = self.settings()?;
+        let topics = destinations.iter().map(|destination| admin::Wanted {
+            topic: &destination.topic,
+            subscription: &destination.subscription,
+            purpose: admin::Purpose::Publish,
+        });
+        let deadline = Instant::now() + self.connect_timeout;
+        if !destinations.is_empty() {
+            admin::partitions(&settings, &self.describe(), topics, self.keep(), deadline).await?;
+        }
+        self.start_publisher(Purpose::Handlers)
     }
 }
 

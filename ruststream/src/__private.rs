@@ -2,6 +2,7 @@
 
 pub use crate::broker::Delivery;
 pub use crate::handler::payload::{bytes, bytes_or_tombstone, json, json_or_tombstone};
+pub use crate::handler::reply::{ReplySteps, Returned, no_value, reply_record};
 pub use crate::handler::{Context, FromDelivery, Handler, Requirements};
 pub use crate::outcome::{IntoOutcome, Outcome};
 pub use crate::subscription::{IntoSubscriber, ProcessingOrder, RetryPolicy, Subscriber};

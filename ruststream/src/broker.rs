@@ -12,6 +12,7 @@
 //! ```
 //!
 //! A [`Publisher`] is the way out: a [`Record`] is enqueued in order, its [`Receipt`] resolves when the broker confirmed it.
+//! The runtime opens one for a broker whose handlers reply, send, or have a dead-letter topic.
 //!
 //! What the runtime promises to a broker:
 //! - one partition value is driven by one task, and never after it was dropped;
@@ -27,17 +28,21 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::{Confirmed, Error, Headers, Problem, PublishError, Record, SendAllError};
+use crate::{Confirmed, Error, Headers, Problem, PublishError, PublishErrorKind, Record, SendAllError};
 
 /// A connection to a messaging system.
 pub trait Broker: Send + Sync + 'static {
     /// What [`subscribe`](Self::subscribe) yields.
     type Subscription: Subscription;
+
+    /// What [`open_publisher`](Self::open_publisher) yields; [`NoPublisher`] for a broker that is only read.
+    type Publisher: Publisher;
 
     /// Names the broker for people, in errors and logs: `Kafka at localhost:9092`. No secrets.
     fn describe(&self) -> String;
@@ -63,6 +68,42 @@ pub trait Broker: Send + Sync + 'static {
         &self,
         requests: Vec<SubscribeRequest>,
     ) -> impl Future<Output = Result<Vec<Self::Subscription>, Vec<Problem>>> + Send;
+
+    /// Makes the publisher of replies, dead letters and what handlers send, or reports everything that is wrong.
+    ///
+    /// A destination that does not exist is a problem of its subscription. Handlers may send to other topics, too.
+    ///
+    /// # Errors
+    ///
+    /// Every problem found, each with its remedy.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    fn open_publisher(
+        &self,
+        destinations: Vec<Destination>,
+    ) -> impl Future<Output = Result<Self::Publisher, Vec<Problem>>> + Send;
+}
+
+/// Where the records of a subscription go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Destination {
+    /// The subscription's name.
+    pub subscription: String,
+    /// The topic: of its replies, or of its dead letters.
+    pub topic: String,
+}
+
+impl Destination {
+    /// Records of `subscription` go to `topic`.
+    pub fn new(subscription: impl Into<String>, topic: impl Into<String>) -> Self {
+        Self {
+            subscription: subscription.into(),
+            topic: topic.into(),
+        }
+    }
 }
 
 /// What a subscription asks of its broker.
@@ -163,6 +204,9 @@ pub trait Partition: Send + 'static {
 
     /// The partition's number in its topic.
     fn index(&self) -> i32;
+
+    /// The consumer group that it is assigned in.
+    fn group(&self) -> &str;
 
     /// When a delivery counts as settled.
     fn commit(&self) -> Commit {
@@ -309,6 +353,32 @@ pub trait Publisher: Clone + Send + Sync + 'static {
     /// error has it.
     fn try_send(&self, record: Record) -> Result<Self::Receipt, PublishError>;
 
+    /// As [`try_send`](Self::try_send), for a caller that keeps its record: enqueues a copy; `None` when there is no room.
+    ///
+    /// # Errors
+    ///
+    /// The record was refused; the error need not have it.
+    fn try_send_copy(&self, record: &Record) -> Result<Option<Self::Receipt>, PublishError> {
+        match self.try_send(record.clone()) {
+            Ok(receipt) => Ok(Some(receipt)),
+            Err(error) if error.kind() == PublishErrorKind::Full => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses records from now on, by all clones, waits for what was sent until the deadline, and gives up the rest.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    ///
+    /// # Cancel safety
+    ///
+    /// A future that is dropped leaves the publisher closed.
+    fn close(&self, deadline: Instant) -> impl Future<Output = Result<(), Error>> + Send {
+        self.flush(deadline)
+    }
+
     /// Waits until nothing that was sent, by this publisher and its clones, is unconfirmed.
     ///
     /// # Errors
@@ -385,6 +455,44 @@ pub trait Receipt: Future<Output = Result<Confirmed, PublishError>> + Send + Unp
     ///
     /// After `Some` the receipt has resolved and must not be polled.
     fn now(&mut self) -> Option<Result<Confirmed, PublishError>>;
+}
+
+/// The publisher of a broker that is only read: there is none.
+#[derive(Debug, Clone)]
+pub enum NoPublisher {}
+
+impl Publisher for NoPublisher {
+    type Receipt = NoReceipt;
+
+    async fn send(&self, _: Record) -> Result<NoReceipt, PublishError> {
+        match *self {}
+    }
+
+    fn try_send(&self, _: Record) -> Result<NoReceipt, PublishError> {
+        match *self {}
+    }
+
+    async fn flush(&self, _: Instant) -> Result<(), Error> {
+        match *self {}
+    }
+}
+
+/// The receipt of a publisher that there is none of.
+#[derive(Debug)]
+pub enum NoReceipt {}
+
+impl Future for NoReceipt {
+    type Output = Result<Confirmed, PublishError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        match *self {}
+    }
+}
+
+impl Receipt for NoReceipt {
+    fn now(&mut self) -> Option<Result<Confirmed, PublishError>> {
+        match *self {}
+    }
 }
 
 /// How many records [`Publisher::send_all`] has under way: as many as a Kafka publisher has unconfirmed by default.

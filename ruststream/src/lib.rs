@@ -33,16 +33,20 @@
 //!
 //! - [`RustStream`] is the app, [`subscriber`] the attribute, [`IntoSubscriber`] has the options.
 //! - [`Outcome`] and [`Failure`] say what happens to a delivery, [`RetryPolicy`] when it is tried again.
-//! - [`State`], [`Key`], [`Headers`], [`Meta`] and [`Shutdown`] are what a handler can take beside its payload,
-//!   [`FromDelivery`] is for your own.
-//! - [`Record`] is what a [`Publisher`](broker::Publisher) sends; its receipt resolves when the broker confirmed it.
+//! - [`State`], [`Key`], [`Headers`], [`Meta`], [`Publisher`] and [`Shutdown`] are what a handler can take beside its
+//!   payload, [`FromDelivery`] is for your own.
+//! - What a handler with `reply = ".."` returns is sent on, [`Reply`] says more than the value. What cannot be handled goes to
+//!   the dead-letter topic, if there is one ([`dead_letter`] has its format).
+//! - [`Record`] is what a publisher sends; its receipt resolves when the broker confirmed it. Outside of handlers a broker's
+//!   [`Publisher`](trait@broker::Publisher) does it.
 //! - [`testing`] runs the app without a broker; [`memory`] is the broker it then uses.
 //! - [`broker`] is the contract for those who write a broker, [`testing::contract`] its test suite.
 //!
 //! # What it promises
 //!
-//! A position is stored only up to the lowest delivery that is not settled. A failure is tried again in place, and what
-//! cannot be handled stops the app: nothing is passed over unless the handler says [`Outcome::Skip`]. A panic is caught
+//! A position is stored only up to the lowest delivery that is not settled, and a delivery with a reply is settled when that
+//! is confirmed. A failure is tried again in place, and what cannot be handled goes to the dead-letter topic or stops the
+//! app: nothing is passed over unless the handler says [`Outcome::Skip`]. A panic is caught
 //! and is a failure. Start-up, rebalance and shutdown have deadlines, and report what they left behind.
 #![forbid(unsafe_code)]
 
@@ -50,6 +54,7 @@
 pub mod __private;
 mod app;
 pub mod broker;
+pub mod dead_letter;
 mod dispatch;
 mod error;
 mod handler;
@@ -67,12 +72,12 @@ pub mod testing;
 pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionReport};
 pub use error::{BoxError, Error, ErrorKind, Problem};
 pub use handler::{
-    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Requirements, Shutdown,
-    State,
+    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Publisher, Reply, Requirements,
+    Sending, Shutdown, State,
 };
 pub use headers::Headers;
 pub use outcome::{Failure, FailureKind, IntoOutcome, Outcome, Permanent};
 pub use publish::{Confirmed, PublishError, PublishErrorKind, SendAllError};
 pub use record::Record;
 pub use ruststream_macros::subscriber;
-pub use subscription::{IntoSubscriber, ProcessingOrder, RetryPolicy, Subscriber};
+pub use subscription::{DeadLetterLimit, IntoSubscriber, ProcessingOrder, RetryPolicy, Subscriber};

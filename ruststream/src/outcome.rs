@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::BoxError;
+use crate::{BoxError, Record};
 
 /// What a handler decided about a delivery.
 ///
@@ -14,13 +14,19 @@ use crate::BoxError;
 pub enum Outcome {
     /// Done: the delivery is settled.
     Ack,
+    /// Done, with a record to be sent: the delivery is settled when that is confirmed. What a subscriber with `reply = ..`
+    /// returns; a handler written by hand says so in [`Handler::requires`](crate::Handler::requires).
+    Reply(Box<Record>),
     /// Same delivery again after a back-off, in place. Spends the same attempts as a failure.
     Retry,
+    /// A copy goes to the dead-letter topic: the delivery is settled when that is confirmed. Without such a topic the
+    /// subscription stops.
+    DeadLetter,
     /// Knowingly not processed: settled, counted and logged.
     Skip,
     /// The subscription stops, and with it the app; the delivery is never settled.
     Stop,
-    /// The handler failed: the subscription's policy decides between another attempt and a stop.
+    /// The handler failed: the subscription's policy decides between another attempt, a dead letter and a stop.
     Failed(Failure),
 }
 
@@ -41,6 +47,13 @@ pub enum Outcome {
 pub struct Failure {
     kind: FailureKind,
     error: BoxError,
+}
+
+impl Outcome {
+    /// [`Reply`](Self::Reply) with `record`.
+    pub fn reply(record: Record) -> Self {
+        Self::Reply(Box::new(record))
+    }
 }
 
 /// What kind of failure a [`Failure`] is; decides whether another attempt makes sense.
@@ -161,7 +174,8 @@ impl std::error::Error for Permanent {
 #[diagnostic::on_unimplemented(
     message = "a subscriber cannot return `{Self}`",
     label = "returns `{Self}`",
-    note = "return `()`, `Outcome`, or `Result<(), E>` / `Result<Outcome, E>` where `E` is an error"
+    note = "return `()`, `Outcome`, or `Result<(), E>` / `Result<Outcome, E>` where `E` is an error",
+    note = "to return a value that is sent on, name its topic: `#[subscriber(\"orders\", reply = \"invoices\")]`"
 )]
 pub trait IntoOutcome {
     /// The decision behind the return value.

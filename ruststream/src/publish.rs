@@ -95,6 +95,29 @@ impl PublishError {
         }
     }
 
+    /// There is no room for `record` now.
+    pub(crate) fn full(record: &Record) -> Self {
+        let topic = record.topic();
+        let message = format!(
+            "there is no room for a record for topic {topic}: use `send`, which waits, or try again later"
+        );
+        Self::new(PublishErrorKind::Full, message)
+    }
+
+    /// Whether sending the record again may help.
+    pub(crate) fn is_retriable(&self) -> bool {
+        use PublishErrorKind as Kind;
+        match self.inner.kind {
+            Kind::Full | Kind::TimedOut | Kind::UnknownTopic | Kind::Unauthorized | Kind::Broker => true,
+            Kind::Closed
+            | Kind::UnknownPartition
+            | Kind::TooLarge
+            | Kind::Fenced
+            | Kind::Fatal
+            | Kind::Invalid => false,
+        }
+    }
+
     /// Notes that the record may be in the topic all the same.
     #[must_use]
     pub fn possibly_persisted(mut self) -> Self {

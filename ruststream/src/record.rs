@@ -143,6 +143,61 @@ impl Record {
         self.timestamp
     }
 
+    /// Makes it a record for `topic` with nothing in it, and keeps its memory: a reply allocates nothing.
+    #[inline]
+    pub(crate) fn reuse(&mut self, topic: &str) {
+        if self.topic != topic {
+            self.topic = Cow::Owned(topic.to_owned());
+        }
+        self.partition = None;
+        self.timestamp = None;
+        self.headers.clear();
+        if self.payload.as_ref().is_some_and(|payload| payload.capacity() > KEPT) {
+            self.payload = None;
+        }
+    }
+
+    /// Sets the key, or none, into the memory of the one before.
+    #[inline]
+    pub(crate) fn copy_key(&mut self, key: Option<&[u8]>) {
+        match (key, &mut self.key) {
+            (Some(key), Some(own)) => {
+                own.clear();
+                own.extend_from_slice(key);
+            }
+            (Some(key), own) => *own = Some(key.to_vec()),
+            (None, own) => *own = None,
+        }
+    }
+
+    /// The payload, empty, in the memory of the one before.
+    #[inline]
+    pub(crate) fn payload_mut(&mut self) -> &mut Vec<u8> {
+        let payload = self.payload.get_or_insert_default();
+        payload.clear();
+        payload
+    }
+
+    pub(crate) fn set_topic(&mut self, topic: Cow<'static, str>) {
+        self.topic = topic;
+    }
+
+    pub(crate) fn set_payload(&mut self, payload: Option<Vec<u8>>) {
+        self.payload = payload;
+    }
+
+    pub(crate) fn set_key(&mut self, key: Option<Vec<u8>>) {
+        self.key = key;
+    }
+
+    pub(crate) fn set_partition(&mut self, partition: i32) {
+        self.partition = Some(partition);
+    }
+
+    pub(crate) fn add_header(&mut self, name: Cow<'static, str>, value: Option<Vec<u8>>) {
+        self.headers.push((name, value));
+    }
+
     /// Takes it apart, for a broker that keeps its parts.
     pub(crate) fn into_parts(self) -> Parts {
         Parts {
@@ -159,6 +214,10 @@ impl Record {
         }
     }
 }
+
+/// A record that is used again keeps a payload's memory up to this: 64 KiB hold any reply that is sent in numbers, and a
+/// huge one now and then does not stay.
+const KEPT: usize = 64 * 1024;
 
 /// What a record is made of.
 pub(crate) struct Parts {

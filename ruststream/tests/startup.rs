@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use ruststream::broker::{Broker, Delivery, SubscribeRequest};
-use ruststream::memory::{MemoryBroker, MemorySubscription};
+use ruststream::broker::{Broker, Delivery, Destination, SubscribeRequest};
+use ruststream::memory::{MemoryBroker, MemoryPublisher, MemorySubscription};
 use ruststream::prelude::*;
 use ruststream::testing::TestApp;
 use ruststream::{Context, Error, ErrorKind, Handler, Problem, Requirements};
@@ -81,6 +81,7 @@ struct Silent;
 
 impl Broker for Silent {
     type Subscription = MemorySubscription;
+    type Publisher = MemoryPublisher;
 
     fn describe(&self) -> String {
         "a silent broker".to_owned()
@@ -90,6 +91,10 @@ impl Broker for Silent {
         &self,
         _requests: Vec<SubscribeRequest>,
     ) -> Result<Vec<MemorySubscription>, Vec<Problem>> {
+        std::future::pending().await
+    }
+
+    async fn open_publisher(&self, _: Vec<Destination>) -> Result<MemoryPublisher, Vec<Problem>> {
         std::future::pending().await
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use ruststream::broker::{Broker, Committed, Delivery, End, Partition};
+use ruststream::broker::{Broker, Committed, Delivery, Destination, End, NoPublisher, Partition};
 use ruststream::broker::{StoreError, SubscribeRequest, Subscription};
 use ruststream::{Error, ErrorKind, Headers, Problem};
 use tokio::{sync::watch, time::Instant, time::timeout_at};
@@ -38,6 +38,7 @@ fn wake(broker: &VecBroker) {
 
 impl Broker for VecBroker {
     type Subscription = VecSubscription;
+    type Publisher = NoPublisher;
 
     fn describe(&self) -> String {
         "a Vec".to_owned()
@@ -62,6 +63,10 @@ impl Broker for VecBroker {
             });
         }
         problems.is_empty().then_some(subscriptions).ok_or(problems)
+    }
+
+    async fn open_publisher(&self, _: Vec<Destination>) -> Result<NoPublisher, Vec<Problem>> {
+        Err(vec![Problem::new("a Vec", "it is only read: use another broker")])
     }
 }
 
@@ -117,6 +122,10 @@ impl Partition for VecPartition {
 
     fn index(&self) -> i32 {
         self.slot.2
+    }
+
+    fn group(&self) -> &str {
+        &self.slot.0
     }
 
     fn poll_batch(

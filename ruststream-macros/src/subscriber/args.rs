@@ -6,7 +6,16 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Error, Expr, Lit, Path, Result, Token, parse_quote};
 
 /// The options, named as the methods of `IntoSubscriber` that set them.
-const OPTIONS: [&str; 5] = ["name", "concurrency", "ordering", "retry", "drain_timeout"];
+const OPTIONS: [&str; 8] = [
+    "name",
+    "concurrency",
+    "ordering",
+    "retry",
+    "reply",
+    "dead_letter",
+    "dead_letter_limit",
+    "drain_timeout",
+];
 
 /// The arguments of the attribute; what was wrong is left out.
 pub(super) struct Args {
@@ -19,6 +28,11 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// Whether what the function returns is a reply.
+    pub(super) fn replies(&self) -> bool {
+        self.options.iter().any(|(option, _)| option == "reply")
+    }
+
     /// Reads the arguments; what is wrong goes to `errors`.
     pub(super) fn parse(tokens: TokenStream, errors: &mut Vec<Error>) -> Self {
         let mut parsed = Parsed {

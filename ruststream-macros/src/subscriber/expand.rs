@@ -26,8 +26,8 @@ pub(super) fn expand(args: &Args, function: &Function, arguments: Option<&Argume
     let handler = handler(function, &names);
     let constructor = constructor(&private, args, function, &names);
     let body = body(function, &names);
-    let call = call(&private, function, &names, arguments);
-    let requires = arguments.and_then(|arguments| requires(&private, arguments));
+    let call = call(&private, args, function, &names, arguments);
+    let requires = arguments.and_then(|arguments| requires(&private, args, arguments));
     let ty = &names.ty;
     ours! {
         #handler
@@ -130,12 +130,14 @@ fn body(function: &Function, names: &Names) -> TokenStream {
 
 fn call(
     private: &TokenStream,
+    args: &Args,
     function: &Function,
     names: &Names,
     arguments: Option<&Arguments>,
 ) -> TokenStream {
     let nothing = || ours!(#private::Outcome::Ack);
-    let steps = arguments.map_or_else(nothing, |arguments| steps(private, function, names, arguments));
+    let steps =
+        arguments.map_or_else(nothing, |arguments| steps(private, args, function, names, arguments));
     // The bound lies at the function's name: there, rustc reports a future that is not `Send`.
     let future = quote_spanned! {ours_at(function.sig.ident.span())=>
         impl ::core::future::Future<Output = #private::Outcome> + ::core::marker::Send + 'm
@@ -154,14 +156,26 @@ fn call(
 }
 
 /// Decode, extract, call, outcome.
-fn steps(private: &TokenStream, function: &Function, names: &Names, arguments: &Arguments) -> TokenStream {
+fn steps(
+    private: &TokenStream,
+    args: &Args,
+    function: &Function,
+    names: &Names,
+    arguments: &Arguments,
+) -> TokenStream {
     let body = &names.body;
     let (decode, payload) = payload(private, &arguments.payload);
     let extractors = &arguments.extractors;
     let locals =
         (2..extractors.len() + 2).map(|index| format_ident!("argument{index}", span = Span::mixed_site()));
     let locals: Vec<_> = locals.collect();
-    let into_outcome = into_outcome(private, function, arguments);
+    let returned = ours!(Self::#body(#payload #(, #locals)*).await);
+    let outcome = if args.replies() {
+        reply(private, function, &returned)
+    } else {
+        let into_outcome = into_outcome(private, function, arguments);
+        ours!(#into_outcome(#returned))
+    };
     ours! {
         let payload = match #decode(delivery) {
             ::core::result::Result::Ok(value) => value,
@@ -173,7 +187,42 @@ fn steps(private: &TokenStream, function: &Function, names: &Names, arguments: &
                 ::core::result::Result::Err(failure) => return #private::Outcome::Failed(failure),
             };
         )*
-        #into_outcome(Self::#body(#payload #(, #locals)*).await)
+        #outcome
+    }
+}
+
+/// What the body returned, as a reply. Each step's method is found by the type at hand: see `Returned`. They are so written
+/// that an error about them points at the return type.
+fn reply(private: &TokenStream, function: &Function, returned: &TokenStream) -> TokenStream {
+    let output = ours_at(function.sig.output.span());
+    let step = |step: &str, argument: TokenStream| {
+        let step = Ident::new(step, output);
+        quote_spanned!(output=> #private::Returned(reply).#step(#argument))
+    };
+    let (result, option) = (step("result", TokenStream::new()), step("option", TokenStream::new()));
+    let (address, encode) = (step("address", ours!(&mut record)), step("encode", ours!(&mut record)));
+    ours! {
+        #[allow(unused_imports)]
+        use #private::ReplySteps as _;
+        let reply = #returned;
+        let reply = match #result {
+            ::core::result::Result::Ok(reply) => reply,
+            ::core::result::Result::Err(failure) => return #private::Outcome::Failed(failure),
+        };
+        let reply = match #option {
+            ::core::option::Option::Some(reply) => reply,
+            ::core::option::Option::None => return #private::Outcome::Ack,
+        };
+        let mut record = #private::reply_record(cx, delivery);
+        match #address {
+            ::core::option::Option::Some(reply) => {
+                if let ::core::result::Result::Err(failure) = #encode {
+                    return #private::Outcome::Failed(failure);
+                }
+            }
+            ::core::option::Option::None => #private::no_value(&mut record),
+        }
+        #private::Outcome::Reply(record)
     }
 }
 
@@ -203,12 +252,14 @@ fn into_outcome(private: &TokenStream, function: &Function, arguments: &Argument
     arguments.output.as_ref().map_or_else(inferred, named)
 }
 
-fn requires(private: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
+fn requires(private: &TokenStream, args: &Args, arguments: &Arguments) -> Option<TokenStream> {
     let extractors: &[Type] = &arguments.extractors;
-    (!extractors.is_empty()).then(|| {
+    let reply = args.replies().then(|| ours!(#private::Requirements::reply(requirements);));
+    (reply.is_some() || !extractors.is_empty()).then(|| {
         ours! {
             #[inline]
             fn requires(&self, requirements: &mut #private::Requirements) {
+                #reply
                 #(<#extractors as #private::FromDelivery<'_>>::requires(requirements);)*
             }
         }

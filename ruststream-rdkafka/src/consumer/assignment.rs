@@ -56,6 +56,10 @@ impl Assignment {
         self.index
     }
 
+    pub(super) fn group(&self) -> &str {
+        self.group.name()
+    }
+
     #[inline]
     pub(super) fn wake(&self) -> &Wake {
         &self.wake

@@ -189,6 +189,10 @@ impl Partition for KafkaPartition {
         self.assignment.index()
     }
 
+    fn group(&self) -> &str {
+        self.assignment.group()
+    }
+
     fn commit(&self) -> Commit {
         self.commit
     }

@@ -40,7 +40,7 @@ use crate::native::{Code, Producer, Topic};
 /// ```
 ///
 /// A clone is the same publisher. When the last one is dropped, records under way get 5 s in the background, then they
-/// are given up; a process that ends does not wait for that, so [`flush`](Publisher::flush) or [`close`](Self::close)
+/// are given up; a process that ends does not wait for that, so [`flush`](Publisher::flush) or [`close`](Publisher::close)
 /// first. Receipts may outlive it: each resolves.
 ///
 /// Order: records to one partition are written in the order in which they were enqueued, over restarts of brokers too,
@@ -92,8 +92,8 @@ pub(crate) fn start(
     subject: String,
     keep: Option<Arc<dyn Any + Send + Sync>>,
     tasks: &TaskTracker,
-) -> Result<KafkaPublisher, Error> {
-    let problem = |message: String| Error::startup(vec![Problem::new(&*subject, message)]);
+) -> Result<KafkaPublisher, Problem> {
+    let problem = |message: String| Problem::new(&*subject, message);
     let runtime = Handle::try_current().map_err(|_| {
         problem("a publisher needs a tokio runtime: call `publisher()` in an async function".to_owned())
     })?;
@@ -163,6 +163,18 @@ impl Publisher for KafkaPublisher {
         Err(error.with_record(record))
     }
 
+    #[inline]
+    fn try_send_copy(&self, record: &Record) -> Result<Option<KafkaReceipt>, PublishError> {
+        if self.shared.results.has_line() {
+            return Ok(None);
+        }
+        match self.shared.offer(record) {
+            Ok(receipt) => Ok(Some(receipt)),
+            Err(Refusal::Full | Refusal::QueueFull) => Ok(None),
+            Err(Refusal::Final(error)) => Err(error),
+        }
+    }
+
     async fn flush(&self, deadline: Instant) -> Result<(), Error> {
         let results = &self.shared.results;
         let shared = Arc::clone(&self.shared);
@@ -187,22 +199,10 @@ impl Publisher for KafkaPublisher {
             }
         }
     }
-}
 
-impl KafkaPublisher {
-    /// Refuses records from now on, by all clones, waits for what was sent until the deadline, and gives up the rest:
-    /// every receipt has resolved when this returns.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Deadline`] with the number of records that were given up; their receipts have them. Else as
-    /// [`flush`](Publisher::flush).
-    ///
-    /// # Cancel safety
-    ///
-    /// A future that is dropped leaves the publisher closed; what is under way goes on, and is given up 5 s after the
-    /// last clone is dropped.
-    pub async fn close(&self, deadline: Instant) -> Result<(), Error> {
+    /// Every receipt has resolved when this returns: with [`ErrorKind::Deadline`], those of the records that were given up
+    /// have them.
+    async fn close(&self, deadline: Instant) -> Result<(), Error> {
         self.shared.results.close();
         let flushed = self.flush(deadline).await;
         let given_up = self.shared.results.unconfirmed();
@@ -223,7 +223,9 @@ impl KafkaPublisher {
             flushed => flushed,
         }
     }
+}
 
+impl KafkaPublisher {
     /// Purges until nothing is unconfirmed: a sender may have been about to enqueue when the publisher was closed.
     async fn give_up(&self) -> Result<(), NoAnswer> {
         let deadline = Instant::now() + PURGE;

@@ -20,7 +20,7 @@ pub use handle::KafkaPublisher;
 pub(crate) use handle::start;
 pub(crate) use places::Landed;
 pub use receipt::KafkaReceipt;
-pub(crate) use settings::{MAX_UNCONFIRMED, Settings};
+pub(crate) use settings::{MAX_UNCONFIRMED, Purpose, Settings};
 
 /// The results of one client's records.
 type Results = Acks<PublishError>;

@@ -3,41 +3,40 @@
 use std::sync::Arc;
 
 use super::Stopping;
-use crate::broker::{Broker, Partition, Subscription};
-use crate::dispatch::{Counters, Serving, Start, serve};
+use crate::broker::Broker;
+use crate::dispatch::{Counters, PartitionOf, Serving, Start, serve};
 use crate::handler::{Requirements, States};
-use crate::memory::MemoryPartition;
+use crate::memory::MemoryBroker;
 use crate::subscription::{Options, Settings};
 use crate::{Handler, IntoSubscriber};
 
 /// The handlers mounted on one broker: what the closure of [`RustStream::broker`](crate::RustStream::broker) fills.
 #[must_use = "return the mounts from the closure: `|kafka| kafka.mount(bill)`"]
 pub struct Mounts<B: Broker> {
-    pub(super) mounted: Vec<Mounted<PartitionOf<B>>>,
+    pub(super) mounted: Vec<Mounted<B>>,
 }
 
-pub(super) type PartitionOf<B> = <<B as Broker>::Subscription as Subscription>::Partition;
-
 /// One handler, erased: it can start on its broker's partitions, and on those of the memory broker in tests.
-pub(super) struct Mounted<P> {
+pub(super) struct Mounted<B: Broker> {
     pub(super) name: Arc<str>,
     pub(super) topic: String,
     pub(super) options: Options,
     pub(super) requirements: Requirements,
     pub(super) counters: Arc<Counters>,
-    pub(super) start: MakeStart<P>,
-    pub(super) start_in_memory: MakeStart<MemoryPartition>,
+    pub(super) start: MakeStart<B>,
+    pub(super) start_in_memory: MakeStart<MemoryBroker>,
 }
 
 /// Makes the start of a handler's partition loops, once its surroundings are known.
-pub(super) type MakeStart<P> = Box<dyn FnOnce(Surroundings) -> Start<P> + Send>;
+pub(super) type MakeStart<B> = Box<dyn FnOnce(Surroundings<B>) -> Start<PartitionOf<B>> + Send>;
 
 /// What a mounted handler gets from its app at start-up.
-#[derive(Debug, Clone)]
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<B: Broker> {
     pub(super) settings: Settings,
     pub(super) states: Arc<States>,
     pub(super) stopping: Stopping,
+    /// Of the broker, if any of its handlers needs one.
+    pub(super) publisher: Option<B::Publisher>,
 }
 
 impl<B: Broker> Mounts<B> {
@@ -74,25 +73,27 @@ impl<B: Broker> std::fmt::Debug for Mounts<B> {
     }
 }
 
-fn start<P: Partition, H: Handler>(
+fn start<B: Broker, H: Handler>(
     name: &Arc<str>,
     handler: &Arc<H>,
     counters: &Arc<Counters>,
-) -> MakeStart<P> {
+) -> MakeStart<B> {
     let (name, handler, counters) = (Arc::clone(name), Arc::clone(handler), Arc::clone(counters));
     Box::new(
         move |Surroundings {
                   settings,
                   states,
                   stopping,
+                  publisher,
               }| {
-            let serving = Arc::new(Serving {
+            let serving: Arc<Serving<B, H>> = Arc::new(Serving {
                 name,
                 handler,
                 settings,
                 states,
                 counters,
                 stopping,
+                publisher,
             });
             Box::new(move |partition| Box::pin(serve(partition, Arc::clone(&serving))))
         },

@@ -31,7 +31,7 @@ pub struct SubscriptionReport {
     pub topic: String,
     /// Deliveries taken from the broker, each redelivery counted again.
     pub received: u64,
-    /// Deliveries settled by their handler: acknowledged or skipped.
+    /// Deliveries settled: acknowledged, replied to and confirmed, skipped, or dead-lettered.
     pub settled: u64,
     /// Attempts that failed, each counted.
     pub failed: u64,
@@ -39,6 +39,12 @@ pub struct SubscriptionReport {
     pub retried: u64,
     /// Deliveries settled by [`Outcome::Skip`](crate::Outcome::Skip).
     pub skipped: u64,
+    /// Dead letters that the broker confirmed.
+    pub dead_lettered: u64,
+    /// Replies that the broker confirmed.
+    pub replied: u64,
+    /// Deliveries whose records were not confirmed at a drain deadline; they come again.
+    pub unconfirmed: u64,
     /// Handlers cancelled at a drain deadline; their deliveries come again.
     pub unfinished: u64,
     /// Settlements and stores that came after their assignment had ended, and moved nothing.
@@ -57,6 +63,9 @@ impl SubscriptionReport {
             failed: Counters::read(&counters.failed),
             retried: Counters::read(&counters.retried),
             skipped: Counters::read(&counters.skipped),
+            dead_lettered: Counters::read(&counters.dead_lettered),
+            replied: Counters::read(&counters.replied),
+            unconfirmed: Counters::read(&counters.unconfirmed),
             unfinished: Counters::read(&counters.unfinished),
             late: Counters::read(&counters.late),
             committed: Vec::new(),
@@ -81,13 +90,17 @@ impl fmt::Display for Report {
                 failed,
                 retried,
                 skipped,
+                dead_lettered,
+                replied,
+                unconfirmed,
                 unfinished,
                 late,
                 ..
             } = subscription;
             writeln!(
                 f,
-                "{name}: received {received}, settled {settled} ({skipped} skipped), failed {failed}, retried {retried}, unfinished {unfinished}, late {late}"
+                "{name}: received {received}, settled {settled} ({skipped} skipped, {dead_lettered} dead-lettered), replied {replied}, \
+                 failed {failed}, retried {retried}, unfinished {unfinished}, unconfirmed {unconfirmed}, late {late}"
             )?;
             for Committed {
                 topic,

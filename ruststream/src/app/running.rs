@@ -7,12 +7,19 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::builder::Hook;
+use super::startup::Close;
 use super::{Report, RustStream, Stopping, SubscriptionReport};
 use crate::dispatch::{Counters, SubscriptionEnd};
 use crate::{Error, ErrorKind};
 
 /// What can be read of every subscription while it runs, in mount order.
 pub(super) type Subscriptions = Vec<LiveSubscription>;
+
+/// What is left to do when every subscription has ended, in this order.
+pub(super) struct Ending {
+    pub(super) closes: Vec<Close>,
+    pub(super) on_shutdown: Vec<Hook>,
+}
 
 /// What can be read of a subscription while it runs.
 #[derive(Debug)]
@@ -72,7 +79,7 @@ impl Running {
         serving: JoinSet<SubscriptionEnd>,
         stopping: Stopping,
         subscriptions: Subscriptions,
-        on_shutdown: Vec<Hook>,
+        ending: Ending,
     ) -> Self {
         let live = Arc::new(Live {
             started: Instant::now(),
@@ -83,7 +90,7 @@ impl Running {
             serving,
             stopping.clone(),
             Arc::clone(&live),
-            on_shutdown,
+            ending,
         ));
         Self {
             name,
@@ -151,7 +158,7 @@ async fn supervise(
     mut serving: JoinSet<SubscriptionEnd>,
     stopping: Stopping,
     live: Arc<Live>,
-    on_shutdown: Vec<Hook>,
+    ending: Ending,
 ) -> Result<Report, Error> {
     stopping.begun().await;
     let by = stopping.deadline() + GRACE;
@@ -185,7 +192,19 @@ async fn supervise(
             subscription.committed = committed;
         }
     }
-    for hook in on_shutdown {
+    for close in ending.closes {
+        match close(stopping.deadline()).await {
+            Ok(()) => {}
+            // They are in the report: their deliveries are not settled, and come again.
+            Err(error) if matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Broker) => {
+                tracing::warn!(%error, "records were not confirmed");
+            }
+            Err(error) => {
+                close_error.get_or_insert(error);
+            }
+        }
+    }
+    for hook in ending.on_shutdown {
         let failed = match timeout_at(by, hook()).await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => Error::new(ErrorKind::Internal, "a shutdown hook failed").with_source(error),

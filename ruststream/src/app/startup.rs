@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::builder::Hook;
-use super::mounts::{MakeStart, Mounted, PartitionOf, Surroundings};
-use super::running::{LiveSubscription, Running, Subscriptions};
+use super::mounts::{MakeStart, Mounted, Surroundings};
+use super::running::{Ending, LiveSubscription, Running, Subscriptions};
 use super::{Mounts, RustStream, Stopping};
-use crate::broker::{Broker, SubscribeRequest};
+use crate::broker::{Broker, Destination, Publisher, SubscribeRequest};
 use crate::dispatch::{self, SubscriptionEnd};
 use crate::handler::States;
 use crate::memory::MemoryBroker;
@@ -38,8 +38,18 @@ pub(super) trait Service: Send {
     fn connect(self: Box<Self>, app: Connect) -> Connecting;
 }
 
-/// Subscribes on the way to [`Task`]s.
-type Connecting = Pin<Box<dyn Future<Output = Result<Vec<Task>, Vec<Problem>>> + Send>>;
+/// Connects a broker.
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, Vec<Problem>>> + Send>>;
+
+/// The subscriptions of a broker, and what ends its publisher.
+pub(super) struct Connected {
+    tasks: Vec<Task>,
+    close: Option<Close>,
+}
+
+/// Closes a publisher by the deadline, after everything that sends has ended.
+pub(super) type Close = Box<dyn FnOnce(Instant) -> Closing + Send>;
+type Closing = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// A subscription that is ready to serve: polled, it accepts partitions until it is closed.
 type Task = Pin<Box<dyn Future<Output = SubscriptionEnd> + Send>>;
@@ -80,6 +90,7 @@ impl<B: Broker> Service for Mount<B> {
         let mut settings = Vec::new();
         for Mounted {
             name,
+            topic,
             options,
             requirements,
             ..
@@ -89,7 +100,7 @@ impl<B: Broker> Service for Mount<B> {
                 let text = "is mounted twice: give one of them another name with .name(..)";
                 problems.push(Problem::new(format!("subscription {name}"), text));
             }
-            settings.push(options.check(name, problems));
+            settings.push(options.check(name, topic, requirements, problems));
             requirements.check(name, states, problems);
         }
         settings
@@ -119,12 +130,12 @@ impl<B: Broker> Service for Mount<B> {
 }
 
 /// Subscribes all handlers of a broker; the tasks keep the broker alive.
-async fn subscribe<B: Broker, P>(
+async fn subscribe<B: Broker, M: Broker>(
     broker: B,
-    mounted: Vec<Mounted<P>>,
+    mounted: Vec<Mounted<M>>,
     app: Connect,
-    start_of: fn(Mounted<P>) -> MakeStart<PartitionOf<B>>,
-) -> Result<Vec<Task>, Vec<Problem>> {
+    start_of: fn(Mounted<M>) -> MakeStart<B>,
+) -> Result<Connected, Vec<Problem>> {
     let requests = mounted
         .iter()
         .zip(&app.settings)
@@ -132,7 +143,21 @@ async fn subscribe<B: Broker, P>(
             drain_timeout: settings.drain_timeout,
             ..SubscribeRequest::new(&*mounted.name, &*mounted.topic, &*app.group)
         });
-    let subscriptions = broker.subscribe(requests.collect()).await?;
+    let destinations = destinations(&mounted, &app.settings);
+    let publisher = async {
+        match destinations {
+            Some(destinations) => broker.open_publisher(destinations).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let (subscriptions, publisher) = tokio::join!(broker.subscribe(requests.collect()), publisher);
+    let (subscriptions, publisher) = match (subscriptions, publisher) {
+        (Ok(subscriptions), Ok(publisher)) => (subscriptions, publisher),
+        (subscriptions, publisher) => {
+            let problems = [subscriptions.err(), publisher.err()];
+            return Err(problems.into_iter().flatten().flatten().collect());
+        }
+    };
     let broker = Arc::new(broker);
     let mut tasks: Vec<Task> = Vec::new();
     for (i, ((mounted, settings), subscription)) in mounted
@@ -146,6 +171,7 @@ async fn subscribe<B: Broker, P>(
             settings,
             states: Arc::clone(&app.states),
             stopping: stopping.clone(),
+            publisher: publisher.clone(),
         };
         let start = start_of(mounted)(surroundings);
         let (broker, index) = (Arc::clone(&broker), app.first + i);
@@ -155,7 +181,23 @@ async fn subscribe<B: Broker, P>(
             end
         }));
     }
-    Ok(tasks)
+    let close = publisher.map(|publisher| -> Close {
+        Box::new(move |deadline| Box::pin(async move { publisher.close(deadline).await }))
+    });
+    Ok(Connected { tasks, close })
+}
+
+/// Where the records of a broker's handlers go; `None` if no handler needs a publisher.
+fn destinations<M: Broker>(mounted: &[Mounted<M>], settings: &[Settings]) -> Option<Vec<Destination>> {
+    let each = || mounted.iter().zip(settings);
+    let needed = each().any(|(mounted, settings)| {
+        mounted.requirements.needs_publisher() || settings.dead_letter.is_some()
+    });
+    let destinations = each().flat_map(|(mounted, settings)| {
+        let topics = [&settings.reply, &settings.dead_letter].into_iter().flatten();
+        topics.map(|topic| Destination::new(&*mounted.name, &**topic))
+    });
+    needed.then(|| destinations.collect())
 }
 
 /// Starts the app, on `memory` in place of its brokers if given.
@@ -194,10 +236,13 @@ pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Resu
         };
         connecting.push(connect(service, app, deadline, startup_timeout));
     }
-    let mut tasks = Vec::new();
+    let (mut tasks, mut closes) = (Vec::new(), Vec::new());
     for connected in join_all(connecting).await {
         match connected {
-            Ok(connected) => tasks.extend(connected),
+            Ok(connected) => {
+                tasks.extend(connected.tasks);
+                closes.extend(connected.close);
+            }
             Err(more) => problems.extend(more),
         }
     }
@@ -209,7 +254,8 @@ pub(super) async fn start(app: RustStream, memory: Option<MemoryBroker>) -> Resu
     for task in tasks {
         serving.spawn(task);
     }
-    Ok(Running::new(name, serving, stopping, live, on_shutdown))
+    let ending = Ending { closes, on_shutdown };
+    Ok(Running::new(name, serving, stopping, live, ending))
 }
 
 /// Connects one broker; that it does not answer in time is one of its problems.
@@ -218,7 +264,7 @@ async fn connect(
     app: Connect,
     deadline: Instant,
     startup_timeout: Duration,
-) -> Result<Vec<Task>, Vec<Problem>> {
+) -> Result<Connected, Vec<Problem>> {
     let broker = service.describe();
     let late = |_| {
         let text = format!(

@@ -10,6 +10,9 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
     pub(crate) retried: AtomicU64,
     pub(crate) skipped: AtomicU64,
+    pub(crate) dead_lettered: AtomicU64,
+    pub(crate) replied: AtomicU64,
+    pub(crate) unconfirmed: AtomicU64,
     pub(crate) unfinished: AtomicU64,
     pub(crate) late: AtomicU64,
 }

@@ -1,10 +1,12 @@
 //! Driving handlers: the loop of a partition, the life of a subscription, and their counters.
 
 mod counters;
+mod joined;
 mod lanes;
+mod outgoing;
 mod partition;
 mod subscription;
 
 pub(crate) use counters::Counters;
-pub(crate) use partition::{PartitionEnd, Serving, serve};
+pub(crate) use partition::{PartitionEnd, PartitionOf, Serving, serve};
 pub(crate) use subscription::{Start, SubscriptionEnd, run};

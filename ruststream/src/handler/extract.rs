@@ -10,7 +10,7 @@ use crate::{Failure, Headers};
 
 /// An argument that a handler can take after its payload.
 ///
-/// [`State`](crate::State), [`Key`](crate::Key), [`Headers`], [`Meta`] and [`Shutdown`] are here; write your own for
+/// [`State`](crate::State), [`Key`](crate::Key), [`Headers`], [`Meta`], [`Publisher`](crate::Publisher) and [`Shutdown`] are here; write your own for
 /// what several handlers read from a delivery:
 ///
 /// ```
@@ -31,7 +31,7 @@ use crate::{Failure, Headers};
 #[diagnostic::on_unimplemented(
     message = "a subscriber cannot take `{Self}` as an argument",
     label = "not an extractor",
-    note = "the first argument is the payload; the others are `State<'_, T>`, `Key<T>`, `Headers<'_>`, `Meta<'_>`, `Shutdown`, or a type that implements `FromDelivery`"
+    note = "the first argument is the payload; the others are `State<'_, T>`, `Key<T>`, `Headers<'_>`, `Meta<'_>`, `Publisher<'_>`, `Shutdown`, or a type that implements `FromDelivery`"
 )]
 pub trait FromDelivery<'m>: Sized {
     /// Reads the argument; a failure is the handler's, and follows its policy.

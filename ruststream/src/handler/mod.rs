@@ -4,12 +4,17 @@ mod context;
 mod extract;
 mod key;
 pub(crate) mod payload;
+mod publisher;
+pub(crate) mod reply;
 mod state;
 
 pub use context::Context;
-pub(crate) use context::Scope;
+pub(crate) use context::{Scope, SpareRecords};
 pub use extract::{FromDelivery, Meta, Shutdown};
 pub use key::{BigEndian, FromKey, Key, LittleEndian};
+pub(crate) use publisher::Outlet;
+pub use publisher::{Publisher, Sending};
+pub use reply::Reply;
 pub(crate) use state::States;
 pub use state::{Requirements, State};
 

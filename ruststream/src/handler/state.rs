@@ -95,6 +95,8 @@ impl fmt::Debug for States {
 #[derive(Debug, Default)]
 pub struct Requirements {
     states: Vec<(TypeId, &'static str)>,
+    replies: bool,
+    publisher: bool,
 }
 
 impl Requirements {
@@ -104,6 +106,25 @@ impl Requirements {
         if !self.states.iter().any(|(other, _)| *other == id) {
             self.states.push((id, type_name::<T>()));
         }
+    }
+
+    /// The handler returns [`Outcome::Reply`](crate::Outcome::Reply).
+    pub fn reply(&mut self) {
+        self.replies = true;
+        self.publisher = true;
+    }
+
+    /// The handler takes a [`Publisher`](crate::Publisher).
+    pub fn publisher(&mut self) {
+        self.publisher = true;
+    }
+
+    pub(crate) fn needs_reply_topic(&self) -> bool {
+        self.replies
+    }
+
+    pub(crate) fn needs_publisher(&self) -> bool {
+        self.publisher
     }
 
     /// One problem for each need of the subscription `name` that `states` does not meet.

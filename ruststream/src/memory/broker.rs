@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::delivery::MemoryDelivery;
 use super::log::{Topic, TopicShape};
+use super::publisher::MemoryPublisher;
 use super::record::MemoryRecord;
 use super::state::{Shared, State, Wakers};
 use super::subscription::MemorySubscription;
-use crate::broker::{Broker, Commit, SubscribeRequest};
+use crate::broker::{Broker, Commit, Destination, SubscribeRequest};
 use crate::{Error, ErrorKind, Problem};
 
 /// A broker in memory. A clone is another handle to the same topics and groups.
@@ -149,6 +150,7 @@ impl MemoryBroker {
 
 impl Broker for MemoryBroker {
     type Subscription = MemorySubscription;
+    type Publisher = MemoryPublisher;
 
     fn describe(&self) -> String {
         "memory broker".to_owned()
@@ -164,6 +166,25 @@ impl Broker for MemoryBroker {
     ) -> Result<Vec<MemorySubscription>, Vec<Problem>> {
         self.shared
             .with(|state, wakers| self.join_all(requests, state, wakers))
+    }
+
+    async fn open_publisher(&self, destinations: Vec<Destination>) -> Result<MemoryPublisher, Vec<Problem>> {
+        let missing = |Destination { subscription, topic }| {
+            let found = self
+                .shared
+                .with(|state, _| state.topic(&topic, self.auto_create).map(|_| ()));
+            let missing = found.err()?;
+            Some(Problem::new(
+                format!("subscription {subscription}"),
+                missing.to_string(),
+            ))
+        };
+        let problems: Vec<_> = destinations.into_iter().filter_map(missing).collect();
+        if problems.is_empty() {
+            Ok(self.publisher())
+        } else {
+            Err(problems)
+        }
     }
 }
 

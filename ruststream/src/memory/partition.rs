@@ -37,6 +37,10 @@ impl Partition for MemoryPartition {
         self.at.partition
     }
 
+    fn group(&self) -> &str {
+        &self.group
+    }
+
     fn commit(&self) -> Commit {
         self.commit
     }

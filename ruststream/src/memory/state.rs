@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::group::Group;
 use super::log::Topic;
+use super::publisher::Confirmations;
 use crate::{Error, ErrorKind};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) topics: BTreeMap<Arc<str>, Topic>,
     pub(super) groups: BTreeMap<Arc<str>, Group>,
+    /// Of topics whose confirmations a test holds or refuses.
+    pub(super) confirmations: BTreeMap<String, Confirmations>,
     /// Tests that wait for a condition: woken by every change.
     pub(super) watchers: Vec<Waker>,
 }
@@ -87,6 +90,17 @@ impl State {
                 format!("topic {name} does not exist: create it with `create_topic`, or use `auto_create`");
             Error::new(ErrorKind::Broker, text)
         })
+    }
+
+    /// What a test has done to the confirmations of a topic.
+    pub(super) fn confirmations(&mut self, topic: &str) -> &mut Confirmations {
+        if !self.confirmations.contains_key(topic) {
+            self.confirmations
+                .insert(topic.to_owned(), Confirmations::default());
+        }
+        self.confirmations
+            .get_mut(topic)
+            .expect("it was made a line above")
     }
 
     pub(super) fn create(&mut self, name: &str, partitions: i32) {

@@ -4,9 +4,11 @@
 //! (start, hold, store). No runtime, no broker, no clock of their own, so they are tested against a plain model and
 //! every broker behaves alike. One partition assignment has one [`Scheduler`], owned by the task that drives it.
 //!
-//! Receipts (a reply or a dead-letter copy that must be confirmed before its source settles) will be one more reason
-//! for a job to stay open: [`Scheduler::complete`] with a verdict that keeps the job until its receipt resolves.
+//! A delivery whose handler is done may wait for records that were sent on its behalf (a reply, what its handler sent, a
+//! dead letter): the [`Outbox`] has those, and the scheduler holds the position until [`Scheduler::confirm`].
 
+mod letters;
+mod outbox;
 mod scheduler;
 mod verdict;
 mod watermark;
@@ -14,6 +16,8 @@ mod watermark;
 #[cfg(test)]
 mod model;
 
+pub(crate) use letters::{Letters, TooMany};
+pub(crate) use outbox::{Outbox, Role, Sent, Waiting};
 pub(crate) use scheduler::{Job, Limits, Scheduler, Turn};
 pub(crate) use verdict::{Reason, Verdict};
 pub(crate) use watermark::{Ticket, Watermark};

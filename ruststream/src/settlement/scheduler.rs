@@ -13,7 +13,10 @@ use crate::subscription::ProcessingOrder;
 /// A delivery is asked for when [`admits`](Self::admits) says so, and given to [`deliver`](Self::deliver), which either
 /// returns it as a [`Job`] to start now or holds it behind its ordering group. A started job ends in exactly one of
 /// - [`pass`](Self::pass): settled by its first poll (nothing was kept for it);
-/// - [`open`](Self::open) at its first poll, and [`complete`](Self::complete) later.
+/// - [`open`](Self::open) at its first poll, and [`complete`](Self::complete) later;
+/// - either of these with records that must be confirmed before it settles ([`pass_unconfirmed`](Self::pass_unconfirmed),
+///   [`finish_unconfirmed`](Self::finish_unconfirmed)), and then [`confirm`](Self::confirm) or
+///   [`give_up`](Self::give_up). It holds the position until then, and neither a handler place nor its ordering group.
 ///
 /// [`next`](Self::next) yields jobs that may start because time passed or an ordering group became free; these are open
 /// already. `D` is whatever the driver keeps for a delivery.
@@ -33,6 +36,10 @@ pub(crate) struct Scheduler<D> {
     running: usize,
     /// Jobs held without a handler place: behind a group, runnable, or waiting for a retry.
     held: usize,
+    /// Jobs whose handlers are done and whose records are not confirmed.
+    unconfirmed: usize,
+    /// A record could not be sent yet: nothing new may start.
+    held_up: bool,
     draining: bool,
     stopped: bool,
 }
@@ -64,6 +71,8 @@ pub(crate) struct Limits {
     pub(crate) backlog: usize,
     /// Deliveries between the position and the newest one: what a restart repeats.
     pub(crate) span: usize,
+    /// Deliveries whose handlers are done and whose records are not confirmed: what a crash repeats.
+    pub(crate) window: usize,
     /// What moves the position: outcomes, or the start of a handler.
     pub(crate) commit: Commit,
 }
@@ -95,6 +104,8 @@ impl<D> Scheduler<D> {
             retried: 0,
             running: 0,
             held: 0,
+            unconfirmed: 0,
+            held_up: false,
             draining: false,
             stopped: false,
         }
@@ -113,7 +124,19 @@ impl<D> Scheduler<D> {
                     && self.watermark.span() < self.limits.span
             }
         };
-        place && !self.draining && !self.stopped
+        place && self.may_start() && self.span_is_bounded() && !self.draining && !self.stopped
+    }
+
+    /// In partition order, only what is unconfirmed makes a span.
+    #[inline]
+    fn span_is_bounded(&self) -> bool {
+        self.unconfirmed == 0 || self.watermark.span() < self.limits.span
+    }
+
+    /// Whether the way out allows another handler.
+    #[inline]
+    fn may_start(&self) -> bool {
+        self.unconfirmed < self.limits.window && !self.held_up
     }
 
     /// Whether the ordering key of a delivery matters, so that the driver reads it only then.
@@ -180,33 +203,90 @@ impl<D> Scheduler<D> {
         }
     }
 
-    /// Ends an open job by the policy's verdict.
-    pub(crate) fn complete(&mut self, job: Job<D>, verdict: &Verdict, now: impl FnOnce() -> Instant) {
-        if matches!(verdict, Verdict::Settle) {
-            return self.settle(&job.turn);
+    /// The first poll of a delivered job ended it, but for the records that it sent.
+    #[inline]
+    pub(crate) fn pass_unconfirmed(&mut self, turn: &Turn) {
+        self.unconfirmed += 1;
+        match self.limits.commit {
+            Commit::Tracked => self.watermark.open(turn.ticket),
+            Commit::Auto => self.watermark.pass(turn.ticket),
         }
+    }
+
+    /// Ends an open job, but for the records that it sent.
+    pub(crate) fn finish_unconfirmed(&mut self, turn: &Turn) {
         self.running -= 1;
+        self.release(turn.group);
+        self.unconfirmed += 1;
+    }
+
+    /// The records of a job are confirmed: its delivery is done with.
+    #[inline]
+    pub(crate) fn confirm(&mut self, turn: &Turn) {
+        self.unconfirmed -= 1;
+        if self.limits.commit == Commit::Tracked {
+            self.watermark.settle(turn.ticket);
+        }
+    }
+
+    /// The records of a job will not be confirmed: its delivery is never settled.
+    pub(crate) fn give_up(&mut self) {
+        self.unconfirmed -= 1;
+    }
+
+    /// Whether a record could not be sent yet. While it could not, nothing new starts.
+    #[inline]
+    pub(crate) fn hold_up(&mut self, held_up: bool) {
+        self.held_up = held_up;
+    }
+
+    /// Stops: what is held is forgotten.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        self.forget_held();
+    }
+
+    /// Ends an open job by the policy's verdict. One that is to be dead-lettered comes back: it waits for its copy.
+    pub(crate) fn complete(
+        &mut self,
+        job: Job<D>,
+        verdict: &Verdict,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<Job<D>> {
         match verdict {
-            // Delivered again meanwhile: the newer copy is the one that counts.
-            Verdict::RetryAfter(_) if self.is_superseded(job.turn.ticket) => self.release(job.turn.group),
-            Verdict::RetryAfter(wait) if !self.draining && !self.stopped => {
-                self.retried += 1;
-                self.held += 1;
-                let attempt = job.turn.attempt.saturating_add(1);
-                let again = Job {
-                    turn: Turn { attempt, ..job.turn },
-                    ..job
-                };
-                let due = now() + (*wait).clamp(SHORTEST_WAIT, LONGEST_WAIT);
-                self.retries.insert((due, self.retried), again);
+            Verdict::Settle => self.settle(&job.turn),
+            Verdict::RetryAfter(wait) => self.retry(job, *wait, now),
+            Verdict::DeadLetter => {
+                self.finish_unconfirmed(&job.turn);
+                return Some(job);
             }
-            // Nothing is settled and the group stays taken: nothing behind it may overtake.
-            Verdict::RetryAfter(_) | Verdict::Settle => {}
             Verdict::Stop => {
-                self.stopped = true;
-                self.forget_held();
+                self.running -= 1;
+                self.stop();
             }
         }
+        None
+    }
+
+    fn retry(&mut self, job: Job<D>, wait: Duration, now: impl FnOnce() -> Instant) {
+        self.running -= 1;
+        // Delivered again meanwhile: the newer copy is the one that counts.
+        if self.is_superseded(job.turn.ticket) {
+            return self.release(job.turn.group);
+        }
+        // Nothing is settled and the group stays taken: nothing behind it may overtake.
+        if self.draining || self.stopped {
+            return;
+        }
+        self.retried += 1;
+        self.held += 1;
+        let attempt = job.turn.attempt.saturating_add(1);
+        let again = Job {
+            turn: Turn { attempt, ..job.turn },
+            ..job
+        };
+        let due = now() + wait.clamp(SHORTEST_WAIT, LONGEST_WAIT);
+        self.retries.insert((due, self.retried), again);
     }
 
     fn is_superseded(&mut self, ticket: Ticket) -> bool {
@@ -229,7 +309,7 @@ impl<D> Scheduler<D> {
     /// A held job that may start now; it is open from here on.
     #[inline]
     pub(crate) fn next(&mut self, now: impl FnOnce() -> Instant) -> Option<Job<D>> {
-        if self.held == 0 || self.running >= self.limits.concurrency {
+        if self.held == 0 || self.running >= self.limits.concurrency || !self.may_start() {
             return None;
         }
         let job = self.due(now).or_else(|| self.runnable.pop_front())?;
@@ -248,7 +328,7 @@ impl<D> Scheduler<D> {
 
     /// When [`next`](Self::next) may have something to start because time passed.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        if self.running >= self.limits.concurrency {
+        if self.running >= self.limits.concurrency || !self.may_start() {
             return None;
         }
         self.retries.first_key_value().map(|((due, _), _)| *due)
@@ -267,10 +347,15 @@ impl<D> Scheduler<D> {
         self.held = 0;
     }
 
-    /// Whether nothing runs any more.
+    /// Whether nothing runs any more, and every record is confirmed.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.running == 0
+        self.running == 0 && self.unconfirmed == 0
+    }
+
+    /// How many jobs wait for their records to be confirmed.
+    pub(crate) fn unconfirmed(&self) -> usize {
+        self.unconfirmed
     }
 
     /// How many handlers are open.

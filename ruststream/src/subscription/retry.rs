@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// The default loses nothing and stops rather than spin: 10 attempts in total, waiting 100 ms after the first and twice
 /// as long after each further one, up to 30 s, each wait shortened by up to a quarter at random so that many failing
-/// partitions do not return in step. When the attempts are spent the subscription stops.
+/// partitions do not return in step. When the attempts are spent the delivery is dead-lettered, or the subscription stops.
 ///
 /// ```
 /// use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::options::Options;
-use super::{ProcessingOrder, RetryPolicy};
+use super::{DeadLetterLimit, ProcessingOrder, RetryPolicy};
 use crate::Handler;
 
 /// A handler with the topic it consumes and its options: what [`mount`](crate::Mounts::mount) takes.
@@ -77,10 +77,43 @@ pub trait IntoSubscriber: Sized {
         subscriber
     }
 
-    /// When a failed delivery is tried again. Default: 10 attempts with back-off, then the subscription stops.
+    /// When a failed delivery is tried again. Default: 10 attempts with back-off, then a dead letter if there is a topic for
+    /// it, else the subscription stops.
     fn retry(self, policy: RetryPolicy) -> Subscriber<Self::Handler> {
         let mut subscriber = self.into_subscriber();
         subscriber.options.retry = policy;
+        subscriber
+    }
+
+    /// The topic that the handler's replies go to. Only for handlers that reply: the attribute has it as `reply = ".."`.
+    ///
+    /// Replies are sent one after another and not waited for: the next delivery starts at once, and a delivery is settled
+    /// when its reply is confirmed. Up to 4,096 of a partition are under way; that is what a crash repeats. A reply that
+    /// fails is sent again by the [retry policy](Self::retry), and nothing new starts meanwhile; when that is in vain, the
+    /// delivery is dead-lettered, or the subscription stops.
+    fn reply(self, topic: impl Into<String>) -> Subscriber<Self::Handler> {
+        let mut subscriber = self.into_subscriber();
+        subscriber.options.reply = Some(topic.into());
+        subscriber
+    }
+
+    /// The topic for copies of deliveries that could not be handled: attempts spent, or a failure that no attempt heals.
+    /// Default: none, and the subscription stops instead.
+    ///
+    /// The copy is the raw record with headers that say where it came from and why ([`dead_letter`](crate::dead_letter)).
+    /// The delivery is settled when the copy is confirmed; a copy that fails is sent again by the
+    /// [retry policy](Self::retry), and when that is in vain the subscription stops.
+    fn dead_letter(self, topic: impl Into<String>) -> Subscriber<Self::Handler> {
+        let mut subscriber = self.into_subscriber();
+        subscriber.options.dead_letter = Some(topic.into());
+        subscriber
+    }
+
+    /// How many deliveries of a partition may be dead-lettered before the subscription stops instead. Default: 100 one
+    /// after another, and 500 of 1,000.
+    fn dead_letter_limit(self, limit: DeadLetterLimit) -> Subscriber<Self::Handler> {
+        let mut subscriber = self.into_subscriber();
+        subscriber.options.dead_letter_limit = limit;
         subscriber
     }
 

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::memory::{MemoryBroker, MemoryRecord};
+use crate::broker::Delivery;
+use crate::memory::{MemoryBroker, MemoryDelivery, MemoryRecord};
 use crate::{BoxError, Error, Report, Running, RustStream};
 
 /// The production app, unchanged, with the memory broker in place of its brokers.
@@ -114,6 +116,26 @@ impl TestApp {
         Ok(self.broker.publish(record)?)
     }
 
+    /// Every record of `topic`, decoded from JSON, in the order in which they were published; none if there is no such topic.
+    /// What is not JSON, or a tombstone, is in [`broker().records(topic)`](MemoryBroker::records).
+    ///
+    /// # Errors
+    ///
+    /// A record does not decode.
+    pub fn published<T: DeserializeOwned>(&self, topic: &str) -> Result<Vec<T>, BoxError> {
+        let decode = |record: &MemoryDelivery| {
+            let payload = record.payload().ok_or_else(|| {
+                format!(
+                    "{topic}/{} offset {} is a tombstone: look at it with broker().records(..)",
+                    record.partition(),
+                    record.offset()
+                )
+            })?;
+            Ok(serde_json::from_slice(payload)?)
+        };
+        self.broker.records(topic).iter().map(decode).collect()
+    }
+
     /// Waits until everything published so far is settled.
     ///
     /// # Panics
@@ -170,8 +192,6 @@ impl TestApp {
 
     /// Names the first partition whose last record is not settled.
     fn unsettled(&self) -> Option<String> {
-        use crate::broker::Delivery;
-
         let report = self.running.report();
         report.subscriptions.iter().find_map(|subscription| {
             let topic = &*subscription.topic;

@@ -1,14 +1,16 @@
-//! A copy of the partition loop, over a scripted broker and scripted handlers, with the ledger beside the scheduler.
+//! A copy of the partition loop, over a scripted broker, scripted handlers and a scripted publisher, with the ledger beside
+//! the scheduler and the outbox.
 //!
-//! [`Driver::turn`] is `dispatch::partition::Driver::poll`, call by call. What it leaves out has nothing to do with
-//! the scheduler: counters, the timer, the drain deadline.
+//! [`Driver::turn`] is `dispatch::partition::Driver::poll`, call by call, and what is sent goes the way of
+//! `dispatch::outgoing`. What it leaves out has nothing to do with the core: counters, the timer, the drain deadline.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, retry_after};
-use crate::settlement::{Job, Limits, Scheduler, Verdict};
+use super::wire::{OnWire, Wire};
+use crate::settlement::{Job, Limits, Outbox, Role, Scheduler, Sent, Turn, Verdict, Waiting};
 
 /// A record of the scripted partition.
 #[derive(Debug, Clone)]
@@ -27,15 +29,28 @@ pub(super) enum Answer {
     Skip,
     /// After so many milliseconds.
     Retry(u64),
+    Reply,
+    /// Acknowledged, with so many records that the handler sent itself.
+    Own(usize),
+    DeadLetter,
     Stop,
 }
 
 /// Attempts of one delivery; the last one's retry settles instead, so that a history goes on.
 const ATTEMPTS: u32 = 4;
 
+/// Attempts to send one record.
+const SENDS: u32 = 3;
+
+/// Until a record that failed is sent again.
+const AGAIN: Duration = Duration::from_millis(10);
+
 pub(super) struct Driver {
     scheduler: Scheduler<Delivered>,
+    outbox: Outbox<Delivered, OnWire>,
     ledger: Ledger,
+    wire: Wire,
+    dead_letters: bool,
     log: Vec<Record>,
     /// Records that the broker has so far.
     published: usize,
@@ -64,10 +79,13 @@ struct Delivered {
 }
 
 impl Driver {
-    pub(super) fn new(limits: Limits, log: Vec<Record>, batch_size: usize) -> Self {
+    pub(super) fn new(limits: Limits, log: Vec<Record>, batch_size: usize, dead_letters: bool) -> Self {
         Self {
             scheduler: Scheduler::new(limits, 7),
+            outbox: Outbox::new(),
             ledger: Ledger::new(limits),
+            wire: Wire::default(),
+            dead_letters,
             log,
             published: 0,
             cursor: 0,
@@ -101,6 +119,19 @@ impl Driver {
         self.finished.push_back((job, answer));
     }
 
+    pub(super) fn give_room(&mut self, records: usize) {
+        self.wire.give_room(records);
+    }
+
+    pub(super) fn on_the_wire(&self) -> usize {
+        self.wire.unresolved()
+    }
+
+    /// A record on the wire is confirmed, or fails; the loop sees it at its next turn, or later.
+    pub(super) fn resolve(&mut self, record: usize, ok: bool) {
+        self.wire.resolve(record, ok);
+    }
+
     pub(super) fn advance(&mut self, milliseconds: u64) {
         self.now += Duration::from_millis(milliseconds);
     }
@@ -112,10 +143,12 @@ impl Driver {
 
     /// One poll of the loop.
     pub(super) fn turn(&mut self) {
-        if self.end_asked {
+        if self.end_asked && !self.draining {
             self.begin_drain();
         }
+        self.settle_confirmed();
         self.poll_woken();
+        self.send_waiting();
         self.start_held();
         self.start_fresh();
         assert_eq!(self.scheduler.take_position(), self.ledger.take_position());
@@ -130,15 +163,99 @@ impl Driver {
     fn begin_drain(&mut self) {
         self.scheduler.drain();
         self.ledger.end();
+        for number in self.failed_records() {
+            self.ledger.waits(-1);
+            self.ledger.gives_up(number);
+        }
+        for _ in 0..self.outbox.drain() {
+            self.scheduler.give_up();
+        }
+        self.hold_up();
         self.batch.clear();
         self.draining = true;
         self.check();
+    }
+
+    /// The deliveries of the records that wait to be sent again, once for each.
+    fn failed_records(&self) -> Vec<usize> {
+        let failed = self.outbox.failed();
+        failed.map(|sent| self.number_of(sent)).collect()
+    }
+
+    fn number_of(&self, sent: Sent) -> usize {
+        self.outbox.delivery(sent).number
+    }
+
+    fn settle_confirmed(&mut self) {
+        while let Some((sent, resolved)) = self.outbox.resolved() {
+            if resolved.is_ok() {
+                self.confirmed(sent);
+            } else {
+                self.not_confirmed(sent);
+            }
+            self.hold_up();
+            self.check();
+        }
+    }
+
+    fn confirmed(&mut self, sent: Sent) {
+        self.ledger.confirmed(self.number_of(sent));
+        if let Some(turn) = self.outbox.confirm(sent) {
+            self.scheduler.confirm(&turn);
+        }
+    }
+
+    fn not_confirmed(&mut self, sent: Sent) {
+        if sent.attempt < SENDS {
+            if self.draining {
+                return self.give_up(sent);
+            }
+            self.ledger.waits(1);
+            return self.outbox.again(sent, Wire::record(), self.now + AGAIN);
+        }
+        if sent.role != Role::DeadLetter && self.dead_letters {
+            if self.outbox.is_dead_lettered(sent) {
+                return self.confirmed(sent);
+            }
+            let (letter, _) = self.outbox.dead_letter(sent).expect("it has none");
+            return self.send(letter);
+        }
+        self.give_up(sent);
+        self.scheduler.stop();
+        if !self.draining {
+            self.begin_drain();
+        }
+    }
+
+    fn give_up(&mut self, sent: Sent) {
+        self.ledger.gives_up(self.number_of(sent));
+        if self.outbox.give_up(sent) {
+            self.scheduler.give_up();
+        }
     }
 
     fn poll_woken(&mut self) {
         while let Some((job, answer)) = self.finished.pop_front() {
             self.complete(job, answer);
         }
+    }
+
+    fn send_waiting(&mut self) {
+        let now = self.now;
+        self.outbox.retry(|| now);
+        while self.outbox.first_waiting().is_some()
+            && let Some(receipt) = self.wire.try_send()
+        {
+            let Waiting { sent, .. } = self.outbox.take_waiting().unwrap();
+            self.outbox.sent(sent, receipt);
+            self.ledger.waits(-1);
+        }
+        self.hold_up();
+        self.check();
+    }
+
+    fn hold_up(&mut self) {
+        self.scheduler.hold_up(self.outbox.is_held_up());
     }
 
     fn start_held(&mut self) {
@@ -202,6 +319,10 @@ impl Driver {
                 self.ledger.complete(number, &Verdict::Settle, self.now);
                 self.check();
             }
+            Answer::Reply => {
+                self.scheduler.pass_unconfirmed(&turn);
+                self.reply(turn, job.delivery);
+            }
             Answer::Pending => {
                 self.scheduler.open(&turn);
                 self.check();
@@ -222,31 +343,83 @@ impl Driver {
 
     fn complete(&mut self, job: Job<Delivered>, answer: Answer) {
         let verdict = match answer {
+            Answer::Reply => {
+                self.scheduler.finish_unconfirmed(&job.turn);
+                return self.reply(job.turn, job.delivery);
+            }
+            Answer::Own(records) => {
+                self.scheduler.finish_unconfirmed(&job.turn);
+                return self.join(job.turn, job.delivery, records);
+            }
             Answer::Retry(wait) if job.turn.attempt < ATTEMPTS => retry_after(wait),
             Answer::Stop => Verdict::Stop,
+            Answer::DeadLetter if self.dead_letters => Verdict::DeadLetter,
+            Answer::DeadLetter => Verdict::Stop,
             Answer::Pending | Answer::Ack | Answer::Skip | Answer::Retry(_) => Verdict::Settle,
         };
+        let (number, now) = (job.delivery.number, self.now);
         if matches!(verdict, Verdict::Stop) && !self.draining {
             self.begin_drain();
         }
-        let now = self.now;
-        self.ledger.complete(job.delivery.number, &verdict, now);
-        self.scheduler.complete(job, &verdict, || now);
+        if matches!(verdict, Verdict::DeadLetter) {
+            self.ledger.sends(number, 1);
+        } else {
+            self.ledger.complete(number, &verdict, now);
+        }
+        if let Some(Job { turn, delivery }) = self.scheduler.complete(job, &verdict, || now) {
+            let sent = self.outbox.source(turn, delivery, Role::DeadLetter);
+            self.send(sent);
+        }
         self.check();
+    }
+
+    fn reply(&mut self, turn: Turn, delivery: Delivered) {
+        self.ledger.sends(delivery.number, 1);
+        let sent = self.outbox.source(turn, delivery, Role::Reply);
+        self.send(sent);
+        self.check();
+    }
+
+    /// What a handler sends itself has found room already.
+    fn join(&mut self, turn: Turn, delivery: Delivered, records: usize) {
+        self.ledger.sends(delivery.number, records);
+        let first = self.outbox.source(turn, delivery, Role::Own);
+        self.outbox.sent(first, self.wire.send());
+        for _ in 1..records {
+            let sent = self.outbox.another(first, Role::Own);
+            self.outbox.sent(sent, self.wire.send());
+        }
+        self.check();
+    }
+
+    fn send(&mut self, sent: Sent) {
+        if !self.outbox.has_waiting()
+            && let Some(receipt) = self.wire.try_send()
+        {
+            return self.outbox.sent(sent, receipt);
+        }
+        self.ledger.waits(1);
+        self.outbox.wait(sent, Wire::record());
+        self.hold_up();
     }
 
     /// Lets everything that was published, and what is to come, be acknowledged, whatever it takes.
     pub(super) fn run_to_the_end(&mut self) {
         self.publish(self.log.len());
+        self.give_room(usize::MAX / 2);
         // Every turn ends an attempt, or takes a record, or jumps to a due time: far fewer than this.
-        for _ in 0..100 + 50 * self.log.len() {
+        for _ in 0..200 + 100 * self.log.len() {
             self.turn();
             while !self.open.is_empty() {
                 self.finish(0, Answer::Ack);
             }
-            if self.finished.is_empty() {
-                match self.scheduler.next_due() {
+            let on_the_wire = self.on_the_wire();
+            (0..on_the_wire).for_each(|_| self.resolve(0, true));
+            if self.finished.is_empty() && on_the_wire == 0 {
+                let due = [self.scheduler.next_due(), self.outbox.next_due()];
+                match due.into_iter().flatten().min() {
                     Some(due) => self.now = self.now.max(due),
+                    None if self.outbox.records() > 0 => self.outbox.sweep(),
                     None => return self.check_the_end(),
                 }
             }
@@ -279,9 +452,10 @@ impl Driver {
         let alive = Rc::strong_count(&self.alive) - 1;
         assert_eq!(
             alive,
-            self.scheduler.running() + self.scheduler.held(),
+            self.scheduler.running() + self.scheduler.held() + self.outbox.sources(),
             "deliveries leak"
         );
+        assert_eq!(self.outbox.records(), self.ledger.records(), "records leak");
         self.ledger.check(&self.scheduler);
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Ledger {
     plain: Plain,
     /// Drained or stopped: nothing may start any more.
     ended: bool,
+    /// Records that are not on the wire: they wait for room, or to be sent again.
+    held_up: usize,
 }
 
 #[derive(Debug)]
@@ -27,6 +29,8 @@ struct Entry {
     /// How often it was handed to the handler.
     attempts: u32,
     state: State,
+    /// Records that were sent for it, or are to be, and are not confirmed.
+    records: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,8 @@ enum State {
     Running,
     /// For a retry, due then.
     Waiting(Instant),
+    /// Its handler is done, its records are not confirmed.
+    Unconfirmed,
     Settled,
     /// Never settled: its handler stopped the subscription, the end came first, or a newer copy counts.
     Abandoned,
@@ -55,6 +61,7 @@ impl Ledger {
             entries: Vec::new(),
             plain: Plain::default(),
             ended: false,
+            held_up: 0,
         }
     }
 
@@ -71,6 +78,7 @@ impl Ledger {
             group,
             attempts: 0,
             state: State::Held,
+            records: 0,
         });
         self.entries.len() - 1
     }
@@ -78,6 +86,7 @@ impl Ledger {
     /// Its handler is called: everything that allows it must hold.
     pub(super) fn start(&mut self, number: usize, attempt: u32, now: Instant) {
         assert!(!self.ended, "{number} started after the end");
+        assert!(self.may_start(), "{number} started before a record was sent, or confirmed");
         assert!(
             self.running() < self.limits.concurrency,
             "{number} started without a handler place"
@@ -114,6 +123,7 @@ impl Ledger {
         let tracked = self.limits.commit == Commit::Tracked;
         self.entries[number].state = match verdict {
             Verdict::Settle => State::Settled,
+            Verdict::DeadLetter => unreachable!("it is sent: see `sends`"),
             Verdict::RetryAfter(_) if self.ended || (tracked && self.plain.is_forgotten(number)) => {
                 State::Abandoned
             }
@@ -126,6 +136,42 @@ impl Ledger {
         if matches!(verdict, Verdict::Stop) {
             self.end();
         }
+    }
+
+    /// Its handler is done; `records` are to be confirmed, the first `held_up` of them are not on the wire.
+    pub(super) fn sends(&mut self, number: usize, records: usize) {
+        let entry = &mut self.entries[number];
+        assert_eq!(entry.state, State::Running);
+        entry.state = State::Unconfirmed;
+        entry.records = records;
+    }
+
+    /// A record waits, or does not any more.
+    pub(super) fn waits(&mut self, records: isize) {
+        self.held_up = self.held_up.checked_add_signed(records).unwrap();
+    }
+
+    /// One of its records is confirmed, or of no matter any more.
+    pub(super) fn confirmed(&mut self, number: usize) {
+        let entry = &mut self.entries[number];
+        entry.records -= 1;
+        if entry.records == 0 && entry.state == State::Unconfirmed {
+            entry.state = State::Settled;
+            if self.limits.commit == Commit::Tracked {
+                self.plain.settle(number);
+            }
+        }
+    }
+
+    /// One of its records will never be confirmed.
+    pub(super) fn gives_up(&mut self, number: usize) {
+        let entry = &mut self.entries[number];
+        entry.records -= 1;
+        entry.state = State::Abandoned;
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.entries.iter().map(|entry| entry.records).sum()
     }
 
     /// Nothing may start any more; what does not run is abandoned.
@@ -149,17 +195,26 @@ impl Ledger {
 
     /// Whether something that was delivered may start now.
     pub(super) fn is_startable(&self, now: Instant) -> bool {
-        self.running() < self.limits.concurrency
+        self.may_start()
+            && self.running() < self.limits.concurrency
             && (self.earliest_due().is_some_and(|due| due <= now) || self.is_runnable())
     }
 
-    /// Whether something can still happen: a handler runs, a retry waits, a delivery may come, or the end has.
+    /// Whether something can still happen: a handler runs, a retry or a record waits, a delivery may come, or the end has.
     pub(super) fn is_alive(&self, admits: bool) -> bool {
-        self.ended || admits || self.running() > 0 || self.earliest_due().is_some()
+        self.ended
+            || admits
+            || self.running() > 0
+            || self.unconfirmed() > 0
+            || self.earliest_due().is_some()
     }
 
     pub(super) fn is_done(&self) -> bool {
-        !self.entries.iter().any(|entry| entry.state.is_live())
+        !self.is_busy() && self.records() == 0
+    }
+
+    fn is_busy(&self) -> bool {
+        self.entries.iter().any(|entry| entry.state.is_live())
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -173,12 +228,13 @@ impl Ledger {
     /// Compares everything that can be seen of `scheduler`, and checks the promises that stand above both.
     pub(super) fn check<D>(&self, scheduler: &Scheduler<D>) {
         assert_eq!(scheduler.running(), self.running());
-        assert_eq!(scheduler.is_idle(), self.running() == 0);
+        assert_eq!(scheduler.unconfirmed(), self.unconfirmed());
+        assert_eq!(scheduler.is_idle(), self.running() + self.unconfirmed() == 0);
         assert_eq!(scheduler.held(), self.held());
         assert_eq!(scheduler.admits(), self.admits(), "{self:?}");
         let due = self
             .earliest_due()
-            .filter(|_| self.running() < self.limits.concurrency);
+            .filter(|_| self.may_start() && self.running() < self.limits.concurrency);
         assert_eq!(scheduler.next_due(), due);
         let watermark = scheduler.watermark();
         assert_eq!(watermark.position(), self.plain.position(), "{self:?}");
@@ -201,6 +257,7 @@ impl Ledger {
             concurrency,
             backlog,
             span,
+            window,
             ..
         } = self.limits;
         assert!(scheduler.running() <= concurrency);
@@ -212,6 +269,8 @@ impl Ledger {
         };
         assert!(scheduler.running() + scheduler.held() <= most);
         assert!(scheduler.watermark().span() <= span);
+        // Handlers that run when the window is full may still answer.
+        assert!(scheduler.unconfirmed() < window + concurrency);
     }
 
     /// The position covers nothing that a restart must see again.
@@ -237,7 +296,7 @@ impl Ledger {
 
     fn admits(&self) -> bool {
         let place = match self.limits.ordering {
-            ProcessingOrder::Partition => self.is_done(),
+            ProcessingOrder::Partition => !self.is_busy(),
             ProcessingOrder::Key | ProcessingOrder::Unordered => {
                 self.running() < self.limits.concurrency
                     && !self.is_runnable()
@@ -245,7 +304,18 @@ impl Ledger {
                     && self.plain.span() < self.limits.span
             }
         };
-        place && !self.ended
+        let span = self.unconfirmed() == 0 || self.plain.span() < self.limits.span;
+        place && span && self.may_start() && !self.ended
+    }
+
+    /// Every record is on the wire, and not too many deliveries wait for theirs.
+    fn may_start(&self) -> bool {
+        self.held_up == 0 && self.unconfirmed() < self.limits.window
+    }
+
+    fn unconfirmed(&self) -> usize {
+        let unconfirmed = |entry: &&Entry| entry.state == State::Unconfirmed;
+        self.entries.iter().filter(unconfirmed).count()
     }
 
     /// Whether something waits for nothing but a handler place.

@@ -2,7 +2,7 @@
 //!
 //! - [`plain`]: the plain watermark; [`watermark`]: random deliveries, redeliveries and settlements against it.
 //! - [`ledger`]: the plain scheduler; [`driver`]: a copy of the partition loop that drives both through a random
-//!   history; [`scheduler`]: the histories.
+//!   history, with [`wire`] as its publisher; [`scheduler`]: the histories.
 //! - [`rules`]: the main rules by example, for people.
 //!
 //! 256 cases each, or `PROPTEST_CASES`. A failure prints its shortest history: make it a test in [`rules`].
@@ -13,6 +13,7 @@ mod plain;
 mod rules;
 mod scheduler;
 mod watermark;
+mod wire;
 
 use proptest::test_runner::Config;
 

@@ -97,6 +97,7 @@ fn scheduler(ordering: ProcessingOrder, commit: Commit) -> Scheduler<()> {
             concurrency: 3,
             backlog: 2,
             span: 4,
+            window: 2,
             commit,
         },
         1,

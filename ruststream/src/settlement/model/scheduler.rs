@@ -16,6 +16,10 @@ enum Event {
     Rewind(usize),
     Finish(Index, Answer),
     Advance(u64),
+    /// The publisher takes so many more records.
+    Room(usize),
+    /// One of the records on the wire is confirmed, or fails.
+    Resolve(Index, bool),
     End,
 }
 
@@ -26,6 +30,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (1..=5_usize).prop_map(Event::Rewind),
         16 => (any::<Index>(), answer()).prop_map(|(handler, answer)| Event::Finish(handler, answer)),
         8 => (0..=30_u64).prop_map(Event::Advance),
+        8 => (1..=4_usize).prop_map(Event::Room),
+        16 => (any::<Index>(), prop::bool::weighted(0.8)).prop_map(|(record, ok)| Event::Resolve(record, ok)),
         1 => Just(Event::End),
     ]
 }
@@ -36,6 +42,9 @@ fn answer() -> impl Strategy<Value = Answer> {
         24 => prop::sample::select(vec![0, 10, 20]).prop_map(Answer::Retry),
         24 => Just(Answer::Ack),
         12 => Just(Answer::Skip),
+        12 => Just(Answer::Reply),
+        6 => (1..=2_usize).prop_map(Answer::Own),
+        3 => Just(Answer::DeadLetter),
         1 => Just(Answer::Stop),
     ]
 }
@@ -65,14 +74,14 @@ fn log() -> impl Strategy<Value = Vec<Record>> {
 
 fn limits(ordering: ProcessingOrder) -> impl Strategy<Value = Limits> {
     let commit = prop::sample::select(vec![Commit::Tracked, Commit::Auto]);
-    (1..=5_usize, 1..=4_usize, 1..=8_usize, commit).prop_map(move |(concurrency, backlog, span, commit)| {
-        Limits {
-            ordering,
-            concurrency,
-            backlog,
-            span,
-            commit,
-        }
+    let numbers = (1..=5_usize, 1..=4_usize, 1..=8_usize, 1..=4_usize);
+    (numbers, commit).prop_map(move |((concurrency, backlog, span, window), commit)| Limits {
+        ordering,
+        concurrency,
+        backlog,
+        span,
+        window,
+        commit,
     })
 }
 
@@ -81,14 +90,16 @@ fn limits(ordering: ProcessingOrder) -> impl Strategy<Value = Limits> {
 struct History {
     log: Vec<Record>,
     batch_size: usize,
+    dead_letters: bool,
     events: Vec<Event>,
 }
 
 fn history() -> impl Strategy<Value = History> {
     let events = prop::collection::vec(event(), 1..64);
-    (log(), 1..=4_usize, events).prop_map(|(log, batch_size, events)| History {
+    (log(), 1..=4_usize, any::<bool>(), events).prop_map(|(log, batch_size, dead_letters, events)| History {
         log,
         batch_size,
+        dead_letters,
         events,
     })
 }
@@ -97,9 +108,10 @@ fn run(limits: Limits, history: History) {
     let History {
         log,
         batch_size,
+        dead_letters,
         events,
     } = history;
-    let mut driver = Driver::new(limits, log, batch_size);
+    let mut driver = Driver::new(limits, log, batch_size, dead_letters);
     for event in events {
         match event {
             Event::Turn => driver.turn(),
@@ -112,6 +124,13 @@ fn run(limits: Limits, history: History) {
                 }
             }
             Event::Advance(milliseconds) => driver.advance(milliseconds),
+            Event::Room(records) => driver.give_room(records),
+            Event::Resolve(record, ok) => {
+                let on_the_wire = driver.on_the_wire();
+                if on_the_wire > 0 {
+                    driver.resolve(record.index(on_the_wire), ok);
+                }
+            }
             Event::End => driver.ask_for_the_end(),
         }
     }
