@@ -36,6 +36,7 @@ test-kafka:
     cargo test -p ruststream-kafka-cluster -- --ignored
     cargo test -p ruststream-rdkafka --test live -- --ignored --test-threads=2
     cargo test -p orders -- --ignored
+    cargo test -p orders-http -- --ignored
 
 # The main job on the embedded broker.
 orders *args:
