@@ -23,6 +23,10 @@ struct Args {
     #[arg(long, conflicts_with = "gate")]
     throughput: bool,
 
+    /// Only what has this in its name.
+    #[arg(long, default_value = "")]
+    only: String,
+
     /// Messages in the short run of a cost; the long one has twice as many.
     #[arg(long, default_value_t = 20_000)]
     messages: u64,
@@ -52,7 +56,7 @@ struct Cost {
 }
 
 /// The limits that this project promises, and the raw loop beside them without any.
-const COSTS: [Cost; 9] = [
+const COSTS: [Cost; 10] = [
     cost("consume_json_512_tracked", Mode::Service, 1, 4_150.0, 1.0),
     cost(
         "consume_json_512_tracked, 12 partitions",
@@ -70,6 +74,7 @@ const COSTS: [Cost; 9] = [
         0.0,
     ),
     cost("consume_bytes_tracked", Mode::ServiceBytes, 1, f64::INFINITY, 0.0),
+    cost("reply_tracked", Mode::ServiceReply, 1, 5_800.0, 0.0),
     cost("pending_once", Mode::ServicePending, 1, f64::INFINITY, 1.0),
     cost(
         "raw_recv_json_512_tracked",
@@ -117,7 +122,7 @@ fn main() -> Result<(), BoxError> {
     let missed = if args.throughput {
         Vec::new()
     } else {
-        costs(&cluster, args.messages)?
+        costs(&cluster, args.messages, &args.only)?
     };
     if args.gate {
         return if missed.is_empty() {
@@ -140,13 +145,14 @@ fn main() -> Result<(), BoxError> {
 fn topic(cluster: &Cluster, partitions: i32, count: u64) -> Result<String, BoxError> {
     let topic = format!("bench-{partitions}-{count}");
     cluster.create_topic(&topic, partitions, 1)?;
+    cluster.create_topic(&format!("{topic}-replies"), partitions, 1)?;
     fill::fill(&cluster.bootstrap(), &topic, partitions, count)?;
     Ok(topic)
 }
 
 /// Prints what a message costs; returns what is past its limit.
 #[allow(clippy::print_stdout, reason = "a benchmark prints")]
-fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
+fn costs(cluster: &Cluster, messages: u64, only: &str) -> Result<Vec<String>, BoxError> {
     let mut topics = Vec::new();
     for partitions in [1, 12] {
         topics.push((
@@ -164,7 +170,7 @@ fn costs(cluster: &Cluster, messages: u64) -> Result<Vec<String>, BoxError> {
         "", "instructions", "librdkafka's", "blocks"
     );
     let mut missed = Vec::new();
-    for cost in COSTS {
+    for cost in COSTS.iter().filter(|cost| cost.name.contains(only)) {
         let Some((_, short, long)) = topics
             .iter()
             .find(|(partitions, ..)| *partitions == cost.partitions)

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::message::Message;
 use ruststream::prelude::*;
-use ruststream::{BoxError, StopHandle};
+use ruststream::{BoxError, Running, StopHandle};
 use ruststream_rdkafka::KafkaBroker;
 use tokio::sync::OnceCell;
 
@@ -48,6 +48,9 @@ pub enum Mode {
     ServiceBytes,
     /// As `service`, each handler pending once.
     ServicePending,
+    /// As `service-borrowed`, with a small JSON reply for each record to the topic's name and `-replies`; done when all are
+    /// confirmed.
+    ServiceReply,
     /// As `service`, `Commit::Auto`.
     ServiceAuto,
     /// The loop that people write: `StreamConsumer::recv`, each offset stored after its record.
@@ -103,6 +106,20 @@ async fn owned(record: Record, State(bench): State<'_, Arc<Bench>>) {
 #[subscriber("bench")]
 async fn borrowed(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>>) {
     bench.hit(black_box(record).id);
+}
+
+/// A small reply.
+#[derive(Serialize)]
+struct Reply {
+    id: u64,
+    total: u64,
+}
+
+#[subscriber("bench", reply = "bench-replies")]
+async fn reply(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>>) -> Reply {
+    let id = black_box(record).id;
+    bench.hit(id);
+    Reply { id, total: 2 * id }
 }
 
 #[subscriber("bench")]
@@ -200,13 +217,39 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
         .broker(kafka, |kafka| match args.mode {
             Mode::ServiceBorrowed => kafka.mount(borrowed.topic(topic)),
             Mode::ServiceBytes => kafka.mount(bytes.topic(topic)),
+            Mode::ServiceReply => kafka.mount(reply.topic(topic).reply(format!("{topic}-replies"))),
             Mode::ServicePending => kafka.mount(pending.topic(topic)),
             _ => kafka.mount(owned.topic(topic)),
         });
     let running = app.start().await?;
-    bench.stop.set(running.handle())?;
-    running.wait().await?;
+    if args.mode == Mode::ServiceReply && args.hold == 0 {
+        confirmed(&running, args.count).await;
+        bench.meter.end();
+        running.stop();
+    } else {
+        bench.stop.set(running.handle())?;
+    }
+    let report = running.wait().await?;
+    let replied = replied(&report);
+    if args.mode == Mode::ServiceReply && args.count != replied {
+        return Err(format!("{replied} replies were confirmed, not {}: no figure", args.count).into());
+    }
     bench.meter.measured()
+}
+
+/// Waits until so many replies are confirmed. Looks every millisecond: a thousandth of the runs that it measures.
+async fn confirmed(running: &Running, count: u64) {
+    while replied(&running.report()) < count && !running.is_stopping() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn replied(report: &Report) -> u64 {
+    report
+        .subscriptions
+        .iter()
+        .map(|subscription| subscription.replied)
+        .sum()
 }
 
 async fn raw(args: &Args, meter: Meter) -> Result<Measured, BoxError> {

@@ -108,6 +108,11 @@ impl Meter {
         }
     }
 
+    /// The end of what is measured, where it is not the last record.
+    pub fn end(&self) {
+        self.last();
+    }
+
     #[cold]
     fn last(&self) {
         if let Ok(mut marks) = self.marks.lock() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::problem::Problem;
 
 /// The topic of the orders.
-pub const TOPIC: &str = "orders";
+pub const TOPIC: &str = "web-orders";
 
 /// An order, as it is in the request and in the topic: JSON, no other fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
