@@ -28,7 +28,7 @@ pub use consumer::{KafkaPartition, KafkaSubscription};
 #[cfg(feature = "embedded")]
 pub use embedded::{ApiKey, EmbeddedCluster};
 pub use native::KafkaDelivery;
-pub use publisher::{KafkaPublisher, KafkaReceipt};
+pub use publisher::{KafkaPublisher, KafkaReceipt, KafkaSender};
 
 /// The README's examples, compiled and run as doc tests.
 #[cfg(doctest)]

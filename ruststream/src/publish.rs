@@ -95,15 +95,6 @@ impl PublishError {
         }
     }
 
-    /// There is no room for `record` now.
-    pub(crate) fn full(record: &Record) -> Self {
-        let topic = record.topic();
-        let message = format!(
-            "there is no room for a record for topic {topic}: use `send`, which waits, or try again later"
-        );
-        Self::new(PublishErrorKind::Full, message)
-    }
-
     /// Whether sending the record again may help.
     pub(crate) fn is_retriable(&self) -> bool {
         use PublishErrorKind as Kind;

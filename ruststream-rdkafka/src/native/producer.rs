@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -30,8 +30,7 @@ use crate::blocking::detached;
 /// and every receipt has resolved when the client is gone.
 pub(crate) struct Producer {
     owned: Owned,
-    /// By name. There are few: comparing names is cheaper than hashing one (140 instructions).
-    topics: RwLock<BTreeMap<String, Topic>>,
+    topics: Topics,
     results: Arc<Results>,
     /// Records under way were given up already.
     purged: AtomicBool,
@@ -63,6 +62,43 @@ pub(crate) struct Topic(NonNull<rd_kafka_topic_t>);
 unsafe impl Send for Topic {}
 // SAFETY: as above.
 unsafe impl Sync for Topic {}
+
+/// Topic handles by name: the first ones without a lock, which is a hundred instructions less.
+#[derive(Default)]
+struct Topics {
+    first: [OnceLock<(String, Topic)>; FIRST_TOPICS],
+    more: RwLock<BTreeMap<String, Topic>>,
+}
+
+/// A service sends to a few topics; looking through 8 names costs as much as the lock.
+const FIRST_TOPICS: usize = 8;
+
+impl Topics {
+    #[inline]
+    fn get(&self, name: &str) -> Option<Topic> {
+        self.first(name).or_else(|| self.other(name))
+    }
+
+    #[inline]
+    fn first(&self, name: &str) -> Option<Topic> {
+        let known = self.first.iter().map_while(OnceLock::get);
+        known
+            .filter(|(known, _)| known == name)
+            .map(|(_, topic)| *topic)
+            .next()
+    }
+
+    fn other(&self, name: &str) -> Option<Topic> {
+        let more = self.more.read().unwrap_or_else(PoisonError::into_inner);
+        more.get(name).copied()
+    }
+
+    fn into_all(self) -> impl Iterator<Item = Topic> {
+        let first = self.first.into_iter().filter_map(OnceLock::into_inner);
+        let more = self.more.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first.map(|(_, topic)| topic).chain(more.into_values())
+    }
+}
 
 impl Producer {
     /// Creates a producer; starts its threads, connects in the background. Blocks for as long as TLS files are read.
@@ -101,7 +137,7 @@ impl Producer {
         };
         Ok(Self {
             owned: Owned(rk),
-            topics: RwLock::new(BTreeMap::new()),
+            topics: Topics::default(),
             results,
             purged: AtomicBool::new(false),
             keep,
@@ -111,16 +147,15 @@ impl Producer {
     /// The handle of a topic that was used before.
     #[inline]
     pub(crate) fn topic(&self, name: &str) -> Option<Topic> {
-        let topics = self.topics.read().unwrap_or_else(PoisonError::into_inner);
-        topics.get(name).copied()
+        self.topics.get(name)
     }
 
     /// Makes the handle of a topic. Does not wait for the cluster.
     #[cold]
     pub(crate) fn new_topic(&self, name: &str) -> Result<Topic, Code> {
-        let mut topics = self.topics.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(topic) = topics.get(name) {
-            return Ok(*topic);
+        let mut more = self.topics.more.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(topic) = self.topics.first(name).or_else(|| more.get(name).copied()) {
+            return Ok(topic);
         }
         let native = CString::new(name).map_err(|_| Code::INVALID_ARGUMENT)?;
         // SAFETY: the client is alive, the name is NUL-terminated and copied; null means "the client's own settings".
@@ -129,7 +164,12 @@ impl Producer {
             // SAFETY: reads a thread-local.
             return Err(unsafe { rd_kafka_last_error() }.into());
         };
-        topics.insert(name.to_owned(), Topic(topic));
+        // Under the lock of the others, so that nobody else fills the same slot.
+        let slot = self.topics.first.iter().find(|slot| slot.get().is_none());
+        match slot {
+            Some(slot) => drop(slot.set((name.to_owned(), Topic(topic)))),
+            None => drop(more.insert(name.to_owned(), Topic(topic))),
+        }
         Ok(Topic(topic))
     }
 
@@ -314,7 +354,7 @@ impl Drop for Producer {
         self.results.close();
         self.results.end();
         let (owned, results, keep) = (self.owned, Arc::clone(&self.results), self.keep.take());
-        let topics = std::mem::take(self.topics.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let topics = std::mem::take(&mut self.topics);
         let grace = if *self.purged.get_mut() {
             Duration::ZERO
         } else {
@@ -325,7 +365,7 @@ impl Drop for Producer {
             flush(owned, grace);
             // Destroying drops what is queued without a word; purging says what becomes of each record.
             purge(owned);
-            for Topic(topic) in topics.into_values() {
+            for Topic(topic) in topics.into_all() {
                 // SAFETY: ours, and given back once; nobody sends any more.
                 unsafe { rd_kafka_topic_destroy(topic.as_ptr()) };
             }

@@ -9,18 +9,24 @@
 //! A response of a broker confirms hundreds of records: so one wake from a foreign thread, and hundreds on the
 //! dispatcher's own. When a single record is unconfirmed, or no dispatcher lives, the client's thread resolves it itself.
 //!
+//! A sender's records go another way, with one wake for each response and nothing for each record: their results wait on a
+//! stack of their own until the sender takes them all.
+//!
 //! No code of librdkafka, no runtime, no unsafe: atomics in and out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
-use super::places::{DONE, FAILED, GONE, Landed, NIL, Place, Places, RAN, Ticket};
+use super::places::{Addressee, DONE, FAILED, GONE, Landed, NIL, Place, Places, RAN, Ticket};
+use super::stacks::{Stack, Stacks};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering};
 
 /// The results of one client's records; `F` is a failure.
 pub(crate) struct Acks<F> {
     places: Places,
+    /// Results of senders' records.
+    stacks: Stacks,
     /// Results that wait to be handed to their receipts: a stack of places.
     acked: AtomicU32,
     /// Drains that have begun and not ended.
@@ -41,6 +47,8 @@ pub(crate) struct Acks<F> {
     failures: Mutex<HashMap<u32, F>>,
     unseen: Mutex<Unseen<F>>,
     on_unseen: fn(&F),
+    /// Held by who forgets the results of a sender that is gone.
+    clearing: Mutex<()>,
 }
 
 /// Failures whose receipt was dropped.
@@ -64,6 +72,7 @@ impl<F> Acks<F> {
     pub(crate) fn new(bound: usize, on_unseen: fn(&F)) -> Self {
         Self {
             places: Places::new(),
+            stacks: Stacks::new(),
             acked: AtomicU32::new(NIL),
             draining: AtomicUsize::new(0),
             served: AtomicBool::new(false),
@@ -77,10 +86,11 @@ impl<F> Acks<F> {
             failures: Mutex::new(HashMap::new()),
             unseen: Mutex::new(Unseen::default()),
             on_unseen,
+            clearing: Mutex::new(()),
         }
     }
 
-    // For senders.
+    // For whoever sends.
 
     /// Takes room for one record; `None` when there is none.
     ///
@@ -110,10 +120,13 @@ impl<F> Acks<F> {
         ticket
     }
 
-    /// Keeps what the client cannot say about a record that fails: see [`noted`](Self::noted).
+    /// Before the record is enqueued: who gets its result, and what the client cannot say about a record that fails (see
+    /// [`noted`](Self::noted)).
     #[inline]
-    pub(crate) fn note(&self, ticket: Ticket, partition: i32, timestamp: i64) {
-        self.place(ticket).write(Landed {
+    pub(crate) fn note(&self, ticket: Ticket, addressee: Option<Addressee>, partition: i32, timestamp: i64) {
+        let place = self.place(ticket);
+        place.address(addressee);
+        place.write(Landed {
             partition,
             offset: 0,
             timestamp,
@@ -184,6 +197,10 @@ impl<F> Acks<F> {
                 lock(&self.failures).insert(index, failure);
             }
         }
+        if let Some(Addressee { stack, .. }) = place.addressee() {
+            self.push_to_sender(stack, index, place);
+            return true;
+        }
         // A record on its own is resolved here: one wake instead of two, which is what a service notices that awaits each.
         if self.unconfirmed.load(Ordering::Relaxed) == 1 || !self.served.load(Ordering::Relaxed) {
             self.land(1);
@@ -236,6 +253,141 @@ impl<F> Acks<F> {
                 self.drain();
             }
         }
+    }
+
+    /// Puts a result on the stack of its sender, and wakes that if the stack was empty.
+    ///
+    /// No result stays behind: a sender that lives registers before it looks ([`poll_sender`](Self::poll_sender)); one that
+    /// is dropped sets `gone` and then takes what is there, so either it takes this, or this thread sees `gone`.
+    #[inline]
+    fn push_to_sender(&self, number: u32, index: u32, place: &Place) {
+        let stack = self.stack(number);
+        // First: whoever takes the result must find it counted, or its room would wait for the next one.
+        stack.pushed.fetch_add(1, Ordering::SeqCst);
+        let mut head = stack.head.load(Ordering::Relaxed);
+        loop {
+            place.next.store(head, Ordering::Relaxed);
+            match stack
+                .head
+                .compare_exchange_weak(head, index, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(found) => head = found,
+            }
+        }
+        if head == NIL {
+            stack.waker.wake();
+        }
+        // Its sender gives the room back when it takes the result; who waits for room cannot wait for that.
+        if self.has_line() {
+            self.land_pushed(stack);
+        }
+        if stack.gone.load(Ordering::SeqCst) {
+            self.clear_gone(number, stack);
+        }
+    }
+
+    // For senders that take their results themselves.
+
+    /// A new sender; `None` when there are 4 million.
+    pub(crate) fn open_sender(&self) -> Option<u32> {
+        self.stacks.take()
+    }
+
+    /// Takes every result that a sender has, oldest first; `results` is empty.
+    #[inline]
+    pub(crate) fn take_results(&self, sender: u32, results: &mut VecDeque<(u32, Result<(), F>)>) {
+        let stack = self.stack(sender);
+        if stack.head.load(Ordering::Acquire) == NIL {
+            return;
+        }
+        self.take_stack(stack, |name, result| results.push_front((name, result)));
+    }
+
+    /// Takes a stack, newest first, and gives its places and their room back.
+    #[inline]
+    fn take_stack(&self, stack: &Stack, mut take: impl FnMut(u32, Result<(), F>)) -> usize {
+        let first = stack.head.swap(NIL, Ordering::SeqCst);
+        let (mut index, mut last, mut count) = (first, None, 0);
+        while let Some(place) = self.places.at(index) {
+            let result = if place.flags() & FAILED == 0 {
+                Ok(())
+            } else {
+                Err(self.failure(index))
+            };
+            take(place.addressee().map_or(0, |addressee| addressee.name), result);
+            place.void();
+            index = place.next.load(Ordering::Relaxed);
+            last = Some(place);
+            count += 1;
+        }
+        self.land_pushed(stack);
+        if let Some(last) = last {
+            self.places.push(first, last);
+            self.wake_line(); // it may be a place that the first one waits for
+        }
+        count
+    }
+
+    /// Gives the room of a sender's results back, once for each; anyone may call it.
+    fn land_pushed(&self, stack: &Stack) {
+        let pushed = stack.pushed.load(Ordering::SeqCst);
+        let landed = stack.landed.fetch_max(pushed, Ordering::SeqCst);
+        if pushed > landed {
+            self.land(pushed - landed);
+        }
+    }
+
+    /// As [`land_pushed`](Self::land_pushed), for all: before somebody waits for room.
+    pub(crate) fn land_all(&self) {
+        self.stacks.all().for_each(|stack| self.land_pushed(stack));
+    }
+
+    /// Ready when a sender has results; otherwise keeps the waker.
+    pub(crate) fn poll_sender(&self, sender: u32, cx: &Context<'_>) -> Poll<()> {
+        let stack = self.stack(sender);
+        let is_empty = || stack.head.load(Ordering::SeqCst) == NIL;
+        if is_empty() {
+            stack.waker.register(cx.waker());
+        }
+        if is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Ends a sender that has not got the results of `left` records.
+    pub(crate) fn close_sender(&self, sender: u32, left: usize) {
+        let stack = self.stack(sender);
+        drop(stack.waker.take());
+        if left == 0 {
+            return self.stacks.give(sender);
+        }
+        stack.left.store(left, Ordering::SeqCst);
+        stack.gone.store(true, Ordering::SeqCst);
+        self.clear_gone(sender, stack);
+    }
+
+    /// Forgets what a sender that is gone would have taken; whoever forgets the last of it gives the stack back.
+    #[cold]
+    fn clear_gone(&self, number: u32, stack: &Stack) {
+        let _one_at_a_time = lock(&self.clearing);
+        // Or another thread has given the stack back meanwhile, and its results are a new sender's.
+        if !stack.gone.load(Ordering::SeqCst) {
+            return;
+        }
+        let count = self.take_stack(stack, |_, result| {
+            if let Err(failure) = result {
+                self.forget_failure(failure);
+            }
+        });
+        if count > 0 && stack.left.fetch_sub(count, Ordering::SeqCst) == count {
+            stack.gone.store(false, Ordering::SeqCst);
+            self.stacks.give(number);
+        }
+    }
+
+    fn stack(&self, number: u32) -> &Stack {
+        self.stacks
+            .at(number)
+            .expect("senders are numbered by their stacks, and stacks stay")
     }
 
     // For whoever has a moment.
@@ -365,13 +517,16 @@ impl<F> Acks<F> {
     /// Frees the place of a result that nobody will read.
     fn abandon(&self, index: u32, place: &Place, flags: usize) {
         if flags & FAILED != 0 {
-            let failure = self.failure(index);
-            (self.on_unseen)(&failure);
-            let mut unseen = lock(&self.unseen);
-            unseen.count += 1;
-            unseen.first.get_or_insert(failure);
+            self.forget_failure(self.failure(index));
         }
         self.free(index, place);
+    }
+
+    pub(crate) fn forget_failure(&self, failure: F) {
+        (self.on_unseen)(&failure);
+        let mut unseen = lock(&self.unseen);
+        unseen.count += 1;
+        unseen.first.get_or_insert(failure);
     }
 
     /// Failures whose receipt was dropped, since the last call.

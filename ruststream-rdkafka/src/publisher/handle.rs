@@ -15,7 +15,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::task::TaskTracker;
 
 use super::failure::{self, Failure};
-use super::{Acks, KafkaReceipt, Results, Settings};
+use super::places::{Addressee, Ticket};
+use super::{Acks, KafkaReceipt, KafkaSender, Results, Settings};
 use crate::blocking::{NoAnswer, blocking};
 use crate::native::{Code, Producer, Topic};
 
@@ -50,9 +51,9 @@ pub struct KafkaPublisher {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     producer: Producer,
-    results: Arc<Results>,
+    pub(super) results: Arc<Results>,
     /// Whose turn it is among those who wait for room; first come, first served.
     turn: Semaphore,
     max_unconfirmed: usize,
@@ -61,7 +62,7 @@ struct Shared {
 }
 
 /// Why a record was not enqueued.
-enum Refusal {
+pub(super) enum Refusal {
     /// Too many are unconfirmed.
     Full,
     /// librdkafka's own queue is full, by bytes.
@@ -133,6 +134,11 @@ async fn dispatch(results: Arc<Results>, shared: Weak<Shared>) {
 
 impl Publisher for KafkaPublisher {
     type Receipt = KafkaReceipt;
+    type Sender = KafkaSender;
+
+    fn sender(&self) -> KafkaSender {
+        KafkaSender::new(Arc::clone(&self.shared))
+    }
 
     async fn send(&self, record: Record) -> Result<KafkaReceipt, PublishError> {
         if !self.shared.results.has_line() {
@@ -161,18 +167,6 @@ impl Publisher for KafkaPublisher {
             }
         };
         Err(error.with_record(record))
-    }
-
-    #[inline]
-    fn try_send_copy(&self, record: &Record) -> Result<Option<KafkaReceipt>, PublishError> {
-        if self.shared.results.has_line() {
-            return Ok(None);
-        }
-        match self.shared.offer(record) {
-            Ok(receipt) => Ok(Some(receipt)),
-            Err(Refusal::Full | Refusal::QueueFull) => Ok(None),
-            Err(Refusal::Final(error)) => Err(error),
-        }
     }
 
     async fn flush(&self, deadline: Instant) -> Result<(), Error> {
@@ -249,6 +243,7 @@ impl KafkaPublisher {
     async fn hand_out(&self) {
         let results = &self.shared.results;
         results.drain();
+        results.land_all();
         while results.is_draining() {
             tokio::task::yield_now().await; // another thread does it right now: microseconds
         }
@@ -259,6 +254,13 @@ impl Shared {
     /// Enqueues the record if there is room.
     #[inline]
     fn offer(&self, record: &Record) -> Result<KafkaReceipt, Refusal> {
+        let ticket = self.offer_to(record, None)?;
+        Ok(KafkaReceipt::new(Arc::clone(&self.results), ticket))
+    }
+
+    /// Enqueues the record if there is room; `addressee` gets its result, or else a receipt.
+    #[inline]
+    pub(super) fn offer_to(&self, record: &Record, addressee: Option<Addressee>) -> Result<Ticket, Refusal> {
         let results = &self.results;
         if results.is_closed() {
             return Err(Refusal::Final(failure::closed(record)));
@@ -271,7 +273,7 @@ impl Shared {
             results.give_back(ticket);
             return Err(Refusal::Final(failure::closed(record)));
         }
-        results.note(ticket, record.partition().unwrap_or(-1), timestamp);
+        results.note(ticket, addressee, record.partition().unwrap_or(-1), timestamp);
         let enqueued = self.producer.enqueue(topic, record, timestamp, ticket.opaque());
         match enqueued {
             // Refused and acknowledged: an unknown partition.
@@ -286,7 +288,7 @@ impl Shared {
                 });
             }
         }
-        Ok(KafkaReceipt::new(Arc::clone(results), ticket))
+        Ok(ticket)
     }
 
     #[inline]
@@ -340,6 +342,7 @@ impl Shared {
     /// Ready unless too many are unconfirmed.
     fn poll_offer(&self, cx: &Context<'_>, record: &Record) -> Poll<Result<KafkaReceipt, Refusal>> {
         self.results.drain();
+        self.results.land_all();
         let offered = self.offer(record);
         if !matches!(offered, Err(Refusal::Full)) {
             return Poll::Ready(offered);

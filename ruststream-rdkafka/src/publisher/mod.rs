@@ -1,14 +1,17 @@
 //! The way out: records are enqueued in order, receipts resolve when the cluster has confirmed them.
 //!
-//! `handle` is what a service sees; `acks` and `places` carry a result from the client's threads to its receipt;
+//! `handle` is what a service sees; `acks`, `places` and `stacks` carry a result from the client's threads to its receipt or sender;
 //! `settings` and `failure` are words. What touches librdkafka is in `native`: `producer` and `interceptor`.
 
 mod acks;
+mod chunks;
 mod failure;
 mod handle;
 mod places;
 mod receipt;
+mod sender;
 mod settings;
+mod stacks;
 
 use std::sync::Arc;
 
@@ -20,6 +23,7 @@ pub use handle::KafkaPublisher;
 pub(crate) use handle::start;
 pub(crate) use places::Landed;
 pub use receipt::KafkaReceipt;
+pub use sender::KafkaSender;
 pub(crate) use settings::{MAX_UNCONFIRMED, Purpose, Settings};
 
 /// The results of one client's records.

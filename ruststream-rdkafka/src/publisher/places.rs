@@ -1,16 +1,10 @@
 //! Where the result of a record waits for its receipt: reused places, in chunks that never move.
 
-use std::sync::{OnceLock, PoisonError};
-
-use crate::sync::{
-    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, AtomicWaker, FIRST_CHUNK, Mutex, Ordering,
-};
+use super::chunks::Chunks;
+use crate::sync::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, AtomicWaker, Ordering};
 
 /// "No place", in links.
 pub(super) const NIL: u32 = u32::MAX;
-
-/// Each chunk is twice as large as the one before: together 4 million places.
-const CHUNKS: usize = 12;
 
 /// The result has arrived; whoever set this writes it.
 pub(super) const RAN: usize = 1;
@@ -74,6 +68,29 @@ pub(super) struct Place {
     partition: AtomicI32,
     offset: AtomicI64,
     timestamp: AtomicI64,
+    /// Who gets the result: 0 for a receipt, or an [`Addressee`].
+    addressee: AtomicU64,
+}
+
+/// A sender, and its name for the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Addressee {
+    pub(crate) stack: u32,
+    pub(crate) name: u32,
+}
+
+impl Addressee {
+    fn to_word(self) -> u64 {
+        (u64::from(self.stack) + 1) << 32 | u64::from(self.name)
+    }
+
+    fn from_word(word: u64) -> Option<Self> {
+        let stack = ((word >> 32) as u32).checked_sub(1)?;
+        Some(Self {
+            stack,
+            name: word as u32,
+        })
+    }
 }
 
 impl Place {
@@ -85,7 +102,20 @@ impl Place {
             partition: AtomicI32::new(0),
             offset: AtomicI64::new(0),
             timestamp: AtomicI64::new(0),
+            addressee: AtomicU64::new(0),
         }
+    }
+
+    /// Who gets the result; set before the record is enqueued.
+    #[inline]
+    pub(super) fn address(&self, addressee: Option<Addressee>) {
+        let word = addressee.map_or(0, Addressee::to_word);
+        self.addressee.store(word, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn addressee(&self) -> Option<Addressee> {
+        Addressee::from_word(self.addressee.load(Ordering::Relaxed))
     }
 
     /// The flags; what was written before they were set can be read.
@@ -121,6 +151,13 @@ impl Place {
         }
     }
 
+    /// Makes its tickets void: before the place is given back.
+    #[inline]
+    pub(super) fn void(&self) {
+        let generation = (self.state.load(Ordering::Relaxed) >> FLAGS).wrapping_add(1) & GENERATIONS;
+        self.state.store(generation << FLAGS, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(super) fn write(&self, landed: Landed) {
         self.partition.store(landed.partition, Ordering::Relaxed);
@@ -140,9 +177,7 @@ impl Place {
 
 /// All places, and the list of the free ones.
 pub(super) struct Places {
-    chunks: [OnceLock<Box<[Place]>>; CHUNKS],
-    /// Chunks that exist.
-    grown: Mutex<usize>,
+    chunks: Chunks<Place>,
     /// The first free place, and above it a count of changes: a list that went away and came back looks different.
     free: AtomicU64,
 }
@@ -150,18 +185,14 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn new() -> Self {
         Self {
-            chunks: [const { OnceLock::new() }; CHUNKS],
-            grown: Mutex::new(0),
+            chunks: Chunks::new(),
             free: AtomicU64::new(u64::from(NIL)),
         }
     }
 
     #[inline]
     pub(super) fn at(&self, index: u32) -> Option<&Place> {
-        let shifted = index.checked_add(FIRST_CHUNK)?;
-        let chunk = shifted.ilog2() - FIRST_CHUNK.ilog2();
-        let within = shifted - (FIRST_CHUNK << chunk);
-        self.chunks.get(chunk as usize)?.get()?.get(within as usize)
+        self.chunks.at(index)
     }
 
     /// Takes a free place, a new one if need be; `None` when there are 4 million in use.
@@ -184,8 +215,7 @@ impl Places {
     /// Gives a place back; its tickets are void from now on.
     #[inline]
     pub(super) fn give(&self, index: u32, place: &Place) {
-        let generation = (place.state.load(Ordering::Relaxed) >> FLAGS).wrapping_add(1) & GENERATIONS;
-        place.state.store(generation << FLAGS, Ordering::Relaxed);
+        place.void();
         self.push(index, place);
     }
 
@@ -221,7 +251,7 @@ impl Places {
 
     /// Puts a chain of free places, which begins with `first` and ends with `last`, on the list.
     #[inline]
-    fn push(&self, first: u32, last: &Place) {
+    pub(super) fn push(&self, first: u32, last: &Place) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
             last.next.store(head as u32, Ordering::Relaxed);
@@ -239,21 +269,15 @@ impl Places {
     /// Makes the next chunk, unless somebody else just did; `false` when there will be no more.
     #[cold]
     fn grow(&self) -> bool {
-        let mut grown = self.grown.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.at(self.free.load(Ordering::Acquire) as u32).is_some() {
-            return true;
-        }
-        let Some(chunk) = self.chunks.get(*grown) else {
-            return false;
-        };
-        let size = FIRST_CHUNK << *grown;
-        let first = size - FIRST_CHUNK;
-        let places: Box<[Place]> = (first..first + size).map(|index| Place::new(index + 1)).collect();
-        *grown += 1;
-        if let Some(last) = chunk.get_or_init(|| places).last() {
-            self.push(first, last);
-        }
-        true
+        self.chunks.grow(
+            || self.at(self.free.load(Ordering::Acquire) as u32).is_some(),
+            |index| Place::new(index + 1),
+            |indices| {
+                if let Some(last) = self.at(indices.end - 1) {
+                    self.push(indices.start, last);
+                }
+            },
+        )
     }
 }
 
@@ -268,6 +292,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::sync::FIRST_CHUNK;
 
     #[test]
     fn places_are_distinct_over_chunks_and_come_back() {

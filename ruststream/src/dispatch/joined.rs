@@ -2,36 +2,35 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use crate::broker::Publisher;
 use crate::handler::Outlet;
 use crate::{Confirmed, PublishError, Record};
 
-/// The receipts of one call, `None` where the handler has seen the result.
+/// The way out of one call, with the receipts of what it sent. Made for each call, used by few: so it begins as two words.
 pub(super) struct Joined<'a, O: Publisher> {
     publisher: &'a O,
-    receipts: Mutex<Vec<Option<O::Receipt>>>,
+    /// `None` where the handler has seen the result.
+    receipts: OnceLock<ReceiptsOf<O>>,
 }
+
+type ReceiptsOf<O> = Box<Mutex<Vec<Option<<O as Publisher>::Receipt>>>>;
 
 impl<'a, O: Publisher> Joined<'a, O> {
     #[inline]
     pub(super) fn new(publisher: &'a O) -> Self {
         Self {
             publisher,
-            receipts: Mutex::new(Vec::new()),
+            receipts: OnceLock::new(),
         }
     }
 
     /// The receipts whose results the handler has not seen.
     #[inline]
     pub(super) fn unseen(self) -> Vec<O::Receipt> {
-        let receipts = self.receipts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if receipts.is_empty() {
-            return Vec::new();
-        }
-        receipts.into_iter().flatten().collect()
+        self.receipts.into_inner().map(unseen::<O>).unwrap_or_default()
     }
 
     fn join(&self, receipt: O::Receipt) -> usize {
@@ -41,14 +40,20 @@ impl<'a, O: Publisher> Joined<'a, O> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<O::Receipt>>> {
-        self.receipts.lock().unwrap_or_else(PoisonError::into_inner)
+        let receipts = self.receipts.get_or_init(Box::default);
+        receipts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+#[cold]
+fn unseen<O: Publisher>(receipts: ReceiptsOf<O>) -> Vec<O::Receipt> {
+    let receipts = receipts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    receipts.into_iter().flatten().collect()
+}
+
 impl<O: Publisher> Outlet for Joined<'_, O> {
-    fn try_send(&self, record: &Record) -> Result<Option<usize>, PublishError> {
-        let receipt = self.publisher.try_send_copy(record)?;
-        Ok(receipt.map(|receipt| self.join(receipt)))
+    fn try_send(&self, record: Record) -> Result<usize, PublishError> {
+        self.publisher.try_send(record).map(|receipt| self.join(receipt))
     }
 
     fn send(
@@ -77,8 +82,6 @@ impl<O: Publisher> Outlet for Joined<'_, O> {
 
 impl<O: Publisher> fmt::Debug for Joined<'_, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joined")
-            .field("records", &self.lock().len())
-            .finish_non_exhaustive()
+        f.debug_struct("Joined").finish_non_exhaustive()
     }
 }

@@ -5,9 +5,9 @@ use std::task::{self, Poll, ready};
 
 use super::Counters;
 use super::partition::{DeliveryOf, Driver, Ended, ReceiptOf, at, now};
-use crate::broker::{Broker, Partition, Publisher};
+use crate::broker::{Broker, Partition, Publisher, Sender};
 use crate::dead_letter::{self, Why};
-use crate::settlement::{Job, Reason, Role, Sent, TooMany, Turn, Waiting};
+use crate::settlement::{Job, Name, Reason, Role, TooMany, Turn, View};
 use crate::{Error, ErrorKind, PublishError, PublishErrorKind, Record};
 
 impl<'a, B, M, F> Driver<'a, B, M, F>
@@ -20,8 +20,8 @@ where
     #[inline]
     pub(super) fn reply(&mut self, turn: Turn, delivery: DeliveryOf<B>, record: Box<Record>) {
         self.handled += 1;
-        let sent = self.outbox.source(turn, delivery, Role::Reply);
-        self.send(sent, record);
+        let name = self.outbox.only(turn, delivery, Role::Reply);
+        self.send(name, record);
     }
 
     /// Has a delivery that the scheduler holds as unconfirmed wait for what its handler sent, at least one record, and for
@@ -35,19 +35,14 @@ where
         reply: Option<Box<Record>>,
     ) {
         self.handled += 1;
-        let mut receipts = receipts.into_iter();
-        let Some(first) = receipts.next() else {
-            unreachable!("only a call with receipts is joined")
-        };
-        let source = self.outbox.source(turn, delivery, Role::Own);
-        self.outbox.sent(source, first);
+        let source = self.outbox.several(turn, delivery);
         for receipt in receipts {
-            let sent = self.outbox.another(source, Role::Own);
-            self.outbox.sent(sent, receipt);
+            let name = self.outbox.one_of(source, Role::Own);
+            self.receipts.push(name, receipt);
         }
         if let Some(record) = reply {
-            let sent = self.outbox.another(source, Role::Reply);
-            self.send(sent, record);
+            let name = self.outbox.one_of(source, Role::Reply);
+            self.send(name, record);
         }
     }
 
@@ -58,8 +53,8 @@ where
         match self.count_letter(turn, reason) {
             Ok((topic, why)) => {
                 let record = dead_letter::copy(&delivery, topic, why);
-                let sent = self.outbox.source(turn, delivery, Role::DeadLetter);
-                self.send(sent, Box::new(record));
+                let name = self.outbox.only(turn, delivery, Role::DeadLetter);
+                self.send(name, Box::new(record));
             }
             Err(error) => {
                 self.scheduler.give_up();
@@ -69,15 +64,15 @@ where
     }
 
     /// The source of a record that finally failed goes to the dead-letter topic, once.
-    fn dead_letter_unpublished(&mut self, failed: Sent, turn: Turn, error: PublishError) {
-        if self.outbox.is_dead_lettered(failed) {
-            return self.done_with(failed);
-        }
+    fn dead_letter_unpublished(&mut self, failed: Name, turn: Turn, error: PublishError) {
         match self.count_letter(turn, &Reason::Unpublished(error)) {
             Ok((topic, why)) => {
-                let Some((sent, delivery)) = self.outbox.dead_letter(failed) else { return };
+                let Some(View { delivery, .. }) = self.outbox.view(failed) else {
+                    return;
+                };
                 let record = dead_letter::copy(delivery, topic, why);
-                self.send(sent, Box::new(record));
+                self.outbox.make_dead_letter(failed);
+                self.send(failed, Box::new(record));
             }
             Err(error) => {
                 self.give_up(failed);
@@ -108,100 +103,110 @@ where
 
     /// Sends a record, or has it wait for room.
     #[inline]
-    fn send(&mut self, sent: Sent, record: Box<Record>) {
+    fn send(&mut self, name: Name, record: Box<Record>) {
         if !self.outbox.has_waiting() {
-            match self.try_send(&record) {
-                Ok(Some(receipt)) => {
-                    self.outbox.sent(sent, receipt);
-                    self.spare.put(record);
-                    return;
-                }
-                Ok(None) => {}
-                Err(error) => return self.not_confirmed(sent, error.with_record(*record)),
+            let Some(sender) = &mut self.sender else {
+                return self.not_confirmed(name, no_publisher(&record));
+            };
+            match sender.try_send(&record, name) {
+                Ok(true) => return self.spare.put(record),
+                Ok(false) => {}
+                Err(error) => return self.not_confirmed(name, error.with_record(*record)),
             }
         }
-        self.outbox.wait(sent, record);
+        self.outbox.wait(name, record);
         self.scheduler.hold_up(true);
-    }
-
-    #[inline]
-    fn try_send(&self, record: &Record) -> Result<Option<ReceiptOf<B>>, PublishError> {
-        match self.publisher {
-            Some(publisher) => publisher.try_send_copy(record),
-            None => Err(no_publisher(record)),
-        }
     }
 
     /// Looks at what was confirmed.
     #[inline]
     pub(super) fn settle_confirmed(&mut self) {
-        while let Some((sent, resolved)) = self.outbox.resolved() {
-            match resolved {
-                Ok(_) => self.confirmed(sent),
-                Err(error) => self.not_confirmed(sent, error),
-            }
+        while let Some((name, result)) = self.sender.as_mut().and_then(Sender::next) {
+            self.resolved(name, result);
+        }
+        while let Some((name, result)) = self.receipts.next() {
+            self.resolved(name, result);
         }
     }
 
     #[inline]
-    fn confirmed(&mut self, sent: Sent) {
-        match sent.role {
+    fn resolved(&mut self, name: Name, result: Result<(), PublishError>) {
+        match result {
+            Ok(()) => self.confirmed(name),
+            Err(error) => self.not_confirmed(name, error),
+        }
+    }
+
+    /// A record is confirmed, or of no matter any more.
+    #[inline]
+    fn confirmed(&mut self, name: Name) {
+        let Some((role, source)) = self.outbox.confirm(name) else {
+            return;
+        };
+        match role {
             Role::Reply => self.replied += 1,
             Role::DeadLetter => Counters::add(&self.counters.dead_lettered, 1),
             Role::Own => {}
         }
-        self.done_with(sent);
-    }
-
-    /// A record does not hold its source any more.
-    #[inline]
-    fn done_with(&mut self, sent: Sent) {
-        if let Some(turn) = self.outbox.confirm(sent) {
+        if let Some(turn) = source {
             self.scheduler.confirm(&turn);
             self.confirmed += 1;
         }
     }
 
-    /// A record was refused, or not confirmed: it is sent again, or its source is dead-lettered, or the subscription stops.
-    #[cold]
-    fn not_confirmed(&mut self, sent: Sent, error: PublishError) {
-        let Some(turn) = self.outbox.turn(sent) else { return };
-        let at = at(&self.partition, turn);
-        let (name, attempt) = (self.name, sent.attempt);
-        let random = self.jitter.hash_one((turn.ticket.offset, attempt));
-        let wait = self
-            .settings
-            .retry
-            .wait_after(attempt, random)
-            .filter(|_| error.is_retriable() && error.record().is_some());
-        if let Some(wait) = wait {
-            tracing::warn!(subscription = name, at, attempt, ?wait, %error, "a record was not confirmed, it will be sent again");
-            if self.drain_by.is_some() {
-                return self.give_up(sent);
-            }
-            if let Some(record) = error.into_record() {
-                let due = now() + wait;
-                self.outbox.again(sent, Box::new(record), due);
-                self.scheduler.hold_up(true);
-            }
-            return;
-        }
-        if sent.role != Role::DeadLetter && self.settings.dead_letter.is_some() {
-            return self.dead_letter_unpublished(sent, turn, error);
-        }
-        self.give_up(sent);
-        self.stop(unpublished_error(name, &at, attempt, sent.role, error));
+    /// Keeps the task's waker for results. Ready: there is something to look at already.
+    pub(super) fn poll_results(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let sent = self.sender.as_mut().map_or(Poll::Pending, |sender| sender.poll_next(cx));
+        let received = self.receipts.poll_next(cx);
+        if sent.is_ready() { sent } else { received }
     }
 
-    fn give_up(&mut self, sent: Sent) {
-        if self.outbox.give_up(sent) {
+    /// A record was refused, or not confirmed: it is sent again, or its source is dead-lettered, or the subscription stops.
+    #[cold]
+    fn not_confirmed(&mut self, name: Name, error: PublishError) {
+        let Some(View {
+            role,
+            attempt,
+            turn,
+            dead_lettered,
+            ..
+        }) = self.outbox.view(name)
+        else {
+            return;
+        };
+        let (subscription, at) = (self.name, at(&self.partition, turn));
+        let random = self.jitter.hash_one((turn.ticket.offset, attempt));
+        let wait = self.settings.retry.wait_after(attempt, random);
+        let wait = wait.filter(|_| error.is_retriable() && error.record().is_some());
+        if let Some(wait) = wait {
+            tracing::warn!(subscription, at, attempt, ?wait, %error, "a record was not confirmed, it will be sent again");
+            match error.into_record() {
+                Some(record) if self.drain_by.is_none() => {
+                    self.outbox.again(name, Box::new(record), now() + wait);
+                    self.scheduler.hold_up(true);
+                }
+                _ => self.give_up(name),
+            }
+        } else if role != Role::DeadLetter && dead_lettered {
+            tracing::error!(subscription, at, attempt, %error, "a record of a dead-lettered delivery was not confirmed");
+            self.confirmed(name);
+        } else if role != Role::DeadLetter && self.settings.dead_letter.is_some() {
+            self.dead_letter_unpublished(name, turn, error);
+        } else {
+            self.give_up(name);
+            self.stop(unpublished_error(subscription, &at, attempt, role, error));
+        }
+    }
+
+    fn give_up(&mut self, name: Name) {
+        if self.outbox.give_up(name) {
             self.scheduler.give_up();
         }
     }
 
     /// At the end of a drain: looks at every receipt once more, so that what is confirmed is settled.
     pub(super) fn confirm_late(&mut self) {
-        self.outbox.sweep();
+        self.receipts.sweep();
         self.settle_confirmed();
         self.flush();
     }
@@ -218,33 +223,35 @@ where
 
     /// Sends the record that waits first; pending when none does, or there is no room for it.
     fn poll_send_first(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let Some(record) = self.outbox.first_waiting() else {
+        let Some((name, record)) = self.outbox.first_waiting() else {
             return Poll::Pending;
         };
-        let sent = match (&mut self.line, self.publisher) {
-            (Some(line), _) => ready!(line.as_mut().poll(cx)),
+        let sent = match (&mut self.line, &mut self.sender) {
+            (Some(line), _) => {
+                let sent = ready!(line.as_mut().poll(cx));
+                self.line = None;
+                sent.map(|receipt| self.receipts.push(name, receipt))
+            }
             (None, None) => Err(no_publisher(record)),
-            (None, Some(publisher)) => match publisher.try_send_copy(record) {
-                Ok(Some(receipt)) => Ok(receipt),
+            (None, Some(sender)) => match sender.try_send(record, name) {
+                Ok(true) => Ok(()),
                 Err(error) => Err(error),
-                // Their receipts wake this task, by the hundred; standing in line would cost an allocation each time.
-                Ok(None) if self.outbox.has_under_way() => return Poll::Pending,
-                Ok(None) => {
+                // Their results wake this task, by the hundred; standing in line costs an allocation.
+                Ok(false) if self.outbox.has_under_way() => return Poll::Pending,
+                Ok(false) => {
+                    let Some(publisher) = self.publisher else {
+                        return Poll::Pending;
+                    };
                     self.line = Some(Box::pin(publisher.send(record.clone())));
                     return Poll::Ready(()); // and now it is polled
                 }
             },
         };
-        self.line = None;
-        let Some(Waiting { sent: named, record }) = self.outbox.take_waiting() else {
-            unreachable!("it was the first a moment ago")
-        };
-        match sent {
-            Ok(receipt) => {
-                self.outbox.sent(named, receipt);
-                self.spare.put(record);
+        if let Some((name, record)) = self.outbox.take_waiting() {
+            match sent {
+                Ok(()) => self.spare.put(record),
+                Err(error) => self.not_confirmed(name, error.with_record(*record)),
             }
-            Err(error) => self.not_confirmed(named, error.with_record(*record)),
         }
         Poll::Ready(())
     }

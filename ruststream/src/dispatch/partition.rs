@@ -17,7 +17,7 @@ use super::Counters;
 use super::joined::Joined;
 use super::lanes::Lanes;
 use crate::app::Stopping;
-use crate::broker::{Broker, Delivery, End, Partition, Publisher, Subscription};
+use crate::broker::{Broker, Delivery, End, Partition, Publisher, Receipts, Subscription};
 use crate::handler::{Context, Outlet, Scope, SpareRecords, States};
 use crate::settlement::{Job, Letters, Limits, Outbox, Reason, Scheduler, Turn, Verdict};
 use crate::subscription::Settings;
@@ -157,7 +157,10 @@ pub(super) struct Driver<'a, B: Broker, M, F> {
     pub(super) partition: PartitionOf<B>,
     batch: VecDeque<DeliveryOf<B>>,
     pub(super) scheduler: Scheduler<DeliveryOf<B>>,
-    pub(super) outbox: Outbox<DeliveryOf<B>, ReceiptOf<B>>,
+    pub(super) outbox: Outbox<DeliveryOf<B>>,
+    pub(super) sender: Option<<B::Publisher as Publisher>::Sender>,
+    /// Of records that did not go by the sender: what handlers sent, and what stood in line.
+    pub(super) receipts: Receipts<B::Publisher>,
     pub(super) letters: Letters,
     lanes: Lanes<F, Turn>,
     /// Makes the future of one call: delivery, number of the attempt.
@@ -221,6 +224,8 @@ where
             batch: VecDeque::with_capacity(BATCH),
             scheduler: Scheduler::new(limits, EPOCH.fetch_add(1, Ordering::Relaxed)),
             outbox: Outbox::new(),
+            sender: serving.publisher.as_ref().map(Publisher::sender),
+            receipts: Receipts::default(),
             letters: Letters::new(settings.dead_letter_limit),
             lanes: Lanes::new(settings.concurrency),
             call,
@@ -267,7 +272,7 @@ where
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.outbox.poll_resolved(cx).is_pending() && self.poll_timer(cx).is_pending() {
+            if self.poll_results(cx).is_pending() && self.poll_timer(cx).is_pending() {
                 return Poll::Pending;
             }
         }

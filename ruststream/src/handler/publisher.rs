@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll};
 
 use super::{Context, FromDelivery, Requirements};
 use crate::broker::Delivery;
-use crate::{Confirmed, Failure, PublishError, Record};
+use crate::{Confirmed, Failure, PublishError, PublishErrorKind, Record};
 
 /// Sends records from a handler, to the broker that its delivery came from. What it sent joins the delivery: that is
 /// settled when everything is confirmed.
@@ -54,8 +54,8 @@ pub struct Sending<'m> {
 
 /// Where the records of one call go; what they are stays with the partition's loop.
 pub(crate) trait Outlet: Send + Sync {
-    /// Sends a record if there is room; `None` when there is none.
-    fn try_send(&self, record: &Record) -> Result<Option<usize>, PublishError>;
+    /// Sends a record if there is room; the error has it when there is none.
+    fn try_send(&self, record: Record) -> Result<usize, PublishError>;
 
     /// Waits for room, and sends. Boxed: it is called when there is no room.
     fn send(
@@ -79,11 +79,15 @@ impl<'m> Publisher<'m> {
     /// A future that is dropped before it is ready has sent nothing.
     pub async fn send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
         let outlet = self.0;
-        let record = match outlet.try_send(&record) {
-            Ok(Some(sent)) => sent,
-            Ok(None) => outlet.send(record).await?,
-            Err(error) => return Err(error.with_record(record)),
+        let error = match outlet.try_send(record) {
+            Ok(record) => return Ok(Sending { outlet, record }),
+            Err(error) if error.kind() == PublishErrorKind::Full => error,
+            Err(error) => return Err(error),
         };
+        let Some(record) = error.into_record() else {
+            unreachable!("a full publisher hands the record back")
+        };
+        let record = outlet.send(record).await?;
         Ok(Sending { outlet, record })
     }
 
@@ -94,11 +98,8 @@ impl<'m> Publisher<'m> {
     /// [`Full`](crate::PublishErrorKind::Full) when there is no room, else the record was refused; the error has it.
     pub fn try_send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
         let outlet = self.0;
-        match outlet.try_send(&record) {
-            Ok(Some(record)) => Ok(Sending { outlet, record }),
-            Ok(None) => Err(PublishError::full(&record).with_record(record)),
-            Err(error) => Err(error.with_record(record)),
-        }
+        let record = outlet.try_send(record)?;
+        Ok(Sending { outlet, record })
     }
 
     /// Sends the record and waits for its confirmation.

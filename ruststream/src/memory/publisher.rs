@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::log::Topic;
 use super::state::keep;
 use super::{MemoryBroker, MemoryRecord};
-use crate::broker::{Publisher, Receipt};
+use crate::broker::{Publisher, Receipt, Receipts};
 use crate::{Confirmed, Error, PublishError, PublishErrorKind, Record};
 
 /// Publishes to a [`MemoryBroker`]: never full; every record is confirmed or refused at once, unless a test
@@ -88,6 +88,11 @@ impl MemoryBroker {
 
 impl Publisher for MemoryPublisher {
     type Receipt = MemoryReceipt;
+    type Sender = Receipts<Self>;
+
+    fn sender(&self) -> Receipts<Self> {
+        Receipts::new(self.clone())
+    }
 
     async fn send(&self, record: Record) -> Result<MemoryReceipt, PublishError> {
         self.try_send(record)

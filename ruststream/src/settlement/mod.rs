@@ -17,7 +17,7 @@ mod watermark;
 mod model;
 
 pub(crate) use letters::{Letters, TooMany};
-pub(crate) use outbox::{Outbox, Role, Sent, Waiting};
+pub(crate) use outbox::{Name, Outbox, Role, View};
 pub(crate) use scheduler::{Job, Limits, Scheduler, Turn};
 pub(crate) use verdict::{Reason, Verdict};
 pub(crate) use watermark::{Ticket, Watermark};

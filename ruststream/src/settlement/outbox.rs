@@ -1,41 +1,53 @@
 //! What was sent on behalf of deliveries, and which of them wait for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use slab::Slab;
 
 use super::Turn;
-use crate::broker::Receipt;
-use crate::{Confirmed, PublishError, Record};
+use crate::Record;
 
 /// The records of one partition's deliveries, from the outcome that asked for them to their confirmation.
 ///
-/// A delivery whose handler is done, and that has records to be confirmed, is a *source*. Each of its records is in one of
-/// three places: it waits for room at the publisher; it is under way, and only its receipt is here; or it failed and waits
-/// to be sent again. A source ends when its last record is [confirmed](Self::confirm), or is [given up](Self::give_up).
+/// A delivery whose handler is done, and that has records to be confirmed, is a *source*. Each of its records has a name,
+/// and is in one of three places: it waits for room at the publisher; it is under way, and only its name is here; or it
+/// failed and waits to be sent again. A source ends when its last record is [confirmed](Self::confirm), or is
+/// [given up](Self::give_up).
 ///
-/// `D` is what the driver keeps for a delivery, `R` a receipt.
+/// `D` is what the driver keeps for a delivery.
 #[derive(Debug)]
-pub(crate) struct Outbox<D, R> {
+pub(crate) struct Outbox<D> {
+    /// By name.
+    records: Slab<Sent<D>>,
+    /// Those with more than one record.
     sources: Slab<Source<D>>,
     /// For room, in order.
-    waiting: VecDeque<Waiting>,
-    /// Oldest first.
-    under_way: VecDeque<UnderWay<R>>,
+    waiting: VecDeque<(Name, Box<Record>)>,
     /// By the time when they are to be sent again; the counter keeps equal times apart.
-    failed: BTreeMap<(Instant, u64), Waiting>,
+    failed: BTreeMap<(Instant, u64), (Name, Box<Record>)>,
     failures: u64,
-    /// What a sweep found.
-    resolved: VecDeque<(Sent, Resolved)>,
-    /// How many records under way make a sweep worth it.
-    sweep_at: usize,
 }
 
-/// What became of a record.
-pub(crate) type Resolved = Result<Confirmed, PublishError>;
+/// Names a record until it is confirmed or given up.
+pub(crate) type Name = u32;
+
+#[derive(Debug)]
+struct Sent<D> {
+    of: Of<D>,
+    role: Role,
+    /// Which attempt to send it this is, from 1.
+    attempt: u32,
+}
+
+/// Whose record it is.
+#[derive(Debug)]
+enum Of<D> {
+    /// The only one of its source.
+    Only(Turn, D),
+    /// One of a source's.
+    OneOf(usize),
+}
 
 #[derive(Debug)]
 struct Source<D> {
@@ -45,15 +57,6 @@ struct Source<D> {
     records: usize,
     dead_lettered: bool,
     given_up: bool,
-}
-
-/// Names a record that was sent, or is to be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
-    source: usize,
-    pub(crate) role: Role,
-    /// Which attempt to send it this is, from 1.
-    pub(crate) attempt: u32,
 }
 
 /// What a record is for its source.
@@ -67,102 +70,93 @@ pub(crate) enum Role {
     DeadLetter,
 }
 
-/// A record that is to be sent.
+/// A record and its source.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) sent: Sent,
-    pub(crate) record: Box<Record>,
+pub(crate) struct View<'a, D> {
+    pub(crate) role: Role,
+    pub(crate) attempt: u32,
+    pub(crate) turn: Turn,
+    pub(crate) delivery: &'a D,
+    /// Its source has a dead letter already.
+    pub(crate) dead_lettered: bool,
 }
 
-#[derive(Debug)]
-struct UnderWay<R> {
-    sent: Sent,
-    receipt: R,
-}
-
-/// One in 64 receipts under way wakes the task, the oldest among them. They resolve by the hundred and mostly in order; a
-/// waker on each would cost 60 instructions a message. What the others miss is noticed with the next message, or at the
-/// end of a drain.
-const WAKING: usize = 64;
-
-impl<D, R: Receipt> Outbox<D, R> {
+impl<D> Outbox<D> {
     pub(crate) fn new() -> Self {
         Self {
+            records: Slab::new(),
             sources: Slab::new(),
             waiting: VecDeque::new(),
-            under_way: VecDeque::new(),
             failed: BTreeMap::new(),
             failures: 0,
-            resolved: VecDeque::new(),
-            sweep_at: WAKING,
         }
     }
 
-    /// A new source with one record.
+    /// A new source, and the name of its only record.
     #[inline]
-    pub(crate) fn source(&mut self, turn: Turn, delivery: D, role: Role) -> Sent {
-        let source = self.sources.insert(Source {
+    pub(crate) fn only(&mut self, turn: Turn, delivery: D, role: Role) -> Name {
+        self.insert(Of::Only(turn, delivery), role)
+    }
+
+    /// A new source with several records, which [`one_of`](Self::one_of) names.
+    pub(crate) fn several(&mut self, turn: Turn, delivery: D) -> usize {
+        self.sources.insert(Source {
             turn,
             delivery,
-            records: 1,
-            dead_lettered: role == Role::DeadLetter,
+            records: 0,
+            dead_lettered: false,
             given_up: false,
-        });
-        Sent {
-            source,
-            role,
-            attempt: 1,
-        }
+        })
     }
 
-    /// One more record of the source of `other`.
-    pub(crate) fn another(&mut self, other: Sent, role: Role) -> Sent {
-        if let Some(source) = self.sources.get_mut(other.source) {
+    /// One more record of a source.
+    pub(crate) fn one_of(&mut self, source: usize, role: Role) -> Name {
+        if let Some(source) = self.sources.get_mut(source) {
             source.records += 1;
         }
-        Sent {
-            role,
-            attempt: 1,
-            ..other
-        }
+        self.insert(Of::OneOf(source), role)
     }
 
-    /// The dead letter that takes the place of a failed record; `None` when its source has one already.
-    pub(crate) fn dead_letter(&mut self, failed: Sent) -> Option<(Sent, &D)> {
-        let source = self.sources.get_mut(failed.source)?;
-        if source.dead_lettered {
-            return None;
-        }
-        source.dead_lettered = true;
-        let sent = Sent {
-            role: Role::DeadLetter,
-            attempt: 1,
-            ..failed
-        };
-        Some((sent, &source.delivery))
-    }
-
-    /// Whether the source of a record was dead-lettered.
-    pub(crate) fn is_dead_lettered(&self, sent: Sent) -> bool {
-        self.sources
-            .get(sent.source)
-            .is_some_and(|source| source.dead_lettered)
-    }
-
-    /// Where its source came from.
-    pub(crate) fn turn(&self, sent: Sent) -> Option<Turn> {
-        self.sources.get(sent.source).map(|source| source.turn)
-    }
-
-    /// The record was sent.
     #[inline]
-    pub(crate) fn sent(&mut self, sent: Sent, receipt: R) {
-        self.under_way.push_back(UnderWay { sent, receipt });
+    fn insert(&mut self, of: Of<D>, role: Role) -> Name {
+        // The window and the handlers' own sends are far from 2^32.
+        self.records.insert(Sent { of, role, attempt: 1 }) as Name
+    }
+
+    pub(crate) fn view(&self, name: Name) -> Option<View<'_, D>> {
+        let Sent { of, role, attempt } = self.records.get(name as usize)?;
+        let (turn, delivery, dead_lettered) = match of {
+            Of::Only(turn, delivery) => (*turn, delivery, *role == Role::DeadLetter),
+            Of::OneOf(source) => {
+                let source = self.sources.get(*source)?;
+                (source.turn, &source.delivery, source.dead_lettered)
+            }
+        };
+        Some(View {
+            role: *role,
+            attempt: *attempt,
+            turn,
+            delivery,
+            dead_lettered,
+        })
+    }
+
+    /// Makes a record that failed the dead letter of its source.
+    pub(crate) fn make_dead_letter(&mut self, name: Name) {
+        let Some(sent) = self.records.get_mut(name as usize) else {
+            return;
+        };
+        (sent.role, sent.attempt) = (Role::DeadLetter, 1);
+        if let Of::OneOf(source) = sent.of
+            && let Some(source) = self.sources.get_mut(source)
+        {
+            source.dead_lettered = true;
+        }
     }
 
     /// There is no room for the record: it waits, behind those that do.
-    pub(crate) fn wait(&mut self, sent: Sent, record: Box<Record>) {
-        self.waiting.push_back(Waiting { sent, record });
+    pub(crate) fn wait(&mut self, name: Name, record: Box<Record>) {
+        self.waiting.push_back((name, record));
     }
 
     /// Whether a record waits for room: later ones must not overtake it.
@@ -172,17 +166,17 @@ impl<D, R: Receipt> Outbox<D, R> {
     }
 
     /// The record that waits first.
-    pub(crate) fn first_waiting(&self) -> Option<&Record> {
-        self.waiting.front().map(|waiting| &*waiting.record)
+    pub(crate) fn first_waiting(&self) -> Option<(Name, &Record)> {
+        self.waiting.front().map(|(name, record)| (*name, &**record))
     }
 
-    pub(crate) fn take_waiting(&mut self) -> Option<Waiting> {
+    pub(crate) fn take_waiting(&mut self) -> Option<(Name, Box<Record>)> {
         self.waiting.pop_front()
     }
 
-    #[inline]
+    /// Whether a record is under way.
     pub(crate) fn has_under_way(&self) -> bool {
-        !self.under_way.is_empty()
+        self.records.len() > self.waiting.len() + self.failed.len()
     }
 
     /// Whether a record waits for room or to be sent again.
@@ -192,14 +186,12 @@ impl<D, R: Receipt> Outbox<D, R> {
     }
 
     /// The record failed, and is sent again when it is `due`.
-    pub(crate) fn again(&mut self, sent: Sent, record: Box<Record>, due: Instant) {
+    pub(crate) fn again(&mut self, name: Name, record: Box<Record>, due: Instant) {
+        if let Some(sent) = self.records.get_mut(name as usize) {
+            sent.attempt = sent.attempt.saturating_add(1);
+        }
         self.failures += 1;
-        let sent = Sent {
-            attempt: sent.attempt.saturating_add(1),
-            ..sent
-        };
-        self.failed
-            .insert((due, self.failures), Waiting { sent, record });
+        self.failed.insert((due, self.failures), (name, record));
     }
 
     /// When the next failed record is due.
@@ -220,75 +212,40 @@ impl<D, R: Receipt> Outbox<D, R> {
         }
     }
 
-    /// The next record that has resolved: the oldest first, as long as they resolve in order.
+    /// A record is confirmed, or of no matter any more: what it was, and its source if that was the last one.
     #[inline]
-    pub(crate) fn resolved(&mut self) -> Option<(Sent, Resolved)> {
-        if let Some(oldest) = self.under_way.front_mut()
-            && let Some(resolved) = oldest.receipt.now()
-        {
-            let sent = oldest.sent;
-            self.under_way.pop_front();
-            return Some((sent, resolved));
-        }
-        if self.under_way.len() >= self.sweep_at {
-            self.sweep();
-        }
-        self.resolved.pop_front()
+    pub(crate) fn confirm(&mut self, name: Name) -> Option<(Role, Option<Turn>)> {
+        let Sent { of, role, .. } = self.records.try_remove(name as usize)?;
+        let source = match of {
+            Of::Only(turn, _) => Some(turn),
+            Of::OneOf(source) => self.end_one_of(source),
+        };
+        Some((role, source))
     }
 
-    /// Looks at every receipt. Worth it when as many records are under way as were left by the last sweep twice over, so
-    /// that a record is looked at twice on average however old the oldest gets.
-    pub(crate) fn sweep(&mut self) {
-        let Self {
-            under_way, resolved, ..
-        } = self;
-        under_way.retain_mut(|UnderWay { sent, receipt }| match receipt.now() {
-            None => true,
-            Some(result) => {
-                resolved.push_back((*sent, result));
-                false
-            }
-        });
-        self.sweep_at = (2 * self.under_way.len()).max(WAKING);
-    }
-
-    /// Keeps the task's waker with some of the receipts. Ready: there is something to look at already.
-    pub(crate) fn poll_resolved(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.resolved.is_empty() {
-            return Poll::Ready(());
-        }
-        let mut at = 0;
-        while let Some(UnderWay { sent, receipt }) = self.under_way.get_mut(at) {
-            if let Poll::Ready(result) = Pin::new(receipt).poll(cx) {
-                self.resolved.push_back((*sent, result));
-                self.under_way.remove(at);
-                return Poll::Ready(());
-            }
-            at += WAKING;
-        }
-        Poll::Pending
-    }
-
-    /// A record is confirmed. Its source, if that was the last one.
-    #[inline]
-    pub(crate) fn confirm(&mut self, sent: Sent) -> Option<Turn> {
-        let source = self.sources.get_mut(sent.source)?;
+    #[cold]
+    fn end_one_of(&mut self, key: usize) -> Option<Turn> {
+        let source = self.sources.get_mut(key)?;
         source.records -= 1;
         if source.records > 0 {
             return None;
         }
-        let source = self.sources.remove(sent.source);
+        let source = self.sources.remove(key);
         (!source.given_up).then_some(source.turn)
     }
 
     /// A record will not be confirmed, and so its source not settled. `true` for the first such record of a source.
-    pub(crate) fn give_up(&mut self, sent: Sent) -> bool {
-        let Some(source) = self.sources.get_mut(sent.source) else {
+    pub(crate) fn give_up(&mut self, name: Name) -> bool {
+        let of = self.records.try_remove(name as usize).map(|sent| sent.of);
+        let Some(Of::OneOf(key)) = of else {
+            return of.is_some();
+        };
+        let Some(source) = self.sources.get_mut(key) else {
             return false;
         };
         let first = !source.given_up;
         source.given_up = true;
-        self.confirm(sent);
+        self.end_one_of(key);
         first
     }
 
@@ -298,30 +255,26 @@ impl<D, R: Receipt> Outbox<D, R> {
         let failed = std::mem::take(&mut self.failed);
         failed
             .into_values()
-            .filter(|waiting| self.give_up(waiting.sent))
+            .filter(|(name, _)| self.give_up(*name))
             .count()
     }
 
-    /// How many records are not confirmed, or not looked at.
+    /// How many records have a name.
     #[cfg(test)]
     pub(crate) fn records(&self) -> usize {
-        self.under_way.len() + self.waiting.len() + self.failed.len() + self.resolved.len()
+        self.records.len()
     }
 
     /// How many deliveries wait for records.
     #[cfg(test)]
     pub(crate) fn sources(&self) -> usize {
-        self.sources.len()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn delivery(&self, sent: Sent) -> &D {
-        &self.sources[sent.source].delivery
+        let only = self.records.iter().filter(|(_, sent)| matches!(sent.of, Of::Only(..)));
+        self.sources.len() + only.count()
     }
 
     /// The records that wait to be sent again.
     #[cfg(test)]
-    pub(crate) fn failed(&self) -> impl Iterator<Item = Sent> {
-        self.failed.values().map(|waiting| waiting.sent)
+    pub(crate) fn failed(&self) -> impl Iterator<Item = Name> {
+        self.failed.values().map(|(name, _)| *name)
     }
 }

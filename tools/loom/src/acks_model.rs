@@ -3,6 +3,7 @@
 //! Not modelled: waiting for room. Its two sides write one variable each and then read the other's, which `SeqCst` makes
 //! safe, and loom has no total order of `SeqCst` accesses: it would report a wake-up that cannot be lost.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use loom::future::block_on;
@@ -11,7 +12,7 @@ use loom::thread;
 
 use crate::acks::Acks;
 use crate::model_of_three;
-use crate::places::{Landed, Ticket};
+use crate::places::{Addressee, Landed, Ticket};
 
 type Results = Acks<&'static str>;
 
@@ -158,5 +159,78 @@ fn places_are_taken_and_given_by_two_threads() {
         turn(&acks);
         other.join().unwrap();
         assert_eq!(acks.unconfirmed(), 0);
+    });
+}
+
+fn sent_by(acks: &Results, sender: u32, name: u32) -> Ticket {
+    let ticket = acks.take().unwrap();
+    acks.note(ticket, Some(Addressee { stack: sender, name }), -1, 0);
+    ticket
+}
+
+/// A wake-up that is lost leaves the sender asleep.
+#[test]
+fn a_sender_gets_the_results_of_two_threads() {
+    model_of_three(|| {
+        let acks = acks();
+        let sender = acks.open_sender().unwrap();
+        let clients = [1, 2].map(|name| {
+            let ticket = sent_by(&acks, sender, name);
+            spawn(&acks, move |acks| confirm(acks, ticket))
+        });
+        let (mut results, mut seen) = (VecDeque::new(), 0);
+        while seen < 2 {
+            block_on(poll_fn(|cx| acks.poll_sender(sender, cx)));
+            acks.take_results(sender, &mut results);
+            seen += results.drain(..).count();
+        }
+        for client in clients {
+            client.join().unwrap();
+        }
+        acks.land_all();
+        assert_eq!(acks.unconfirmed(), 0);
+        // The first chunk has two places: both were given back, each once.
+        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        assert_ne!(again[0], again[1]);
+    });
+}
+
+#[test]
+fn a_sender_that_is_dropped_leaves_no_place_behind_and_its_number_is_used_once() {
+    model_of_three(|| {
+        let acks = acks();
+        let sender = acks.open_sender().unwrap();
+        let clients = [1, 2].map(|name| {
+            let ticket = sent_by(&acks, sender, name);
+            spawn(&acks, move |acks| confirm(acks, ticket))
+        });
+        acks.close_sender(sender, 2);
+        for client in clients {
+            client.join().unwrap();
+        }
+        assert_eq!(acks.unconfirmed(), 0);
+        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        assert_ne!(again[0], again[1]);
+        let senders = [acks.open_sender().unwrap(), acks.open_sender().unwrap()];
+        assert_ne!(senders[0], senders[1]);
+    });
+}
+
+/// The number comes back while a thread that pushed to it is still looking: it must not take what is not its own.
+#[test]
+fn a_late_look_at_a_sender_that_is_gone_takes_nothing_of_the_next_one() {
+    model_of_three(|| {
+        let acks = acks();
+        let gone = acks.open_sender().unwrap();
+        let ticket = sent_by(&acks, gone, 1);
+        let client = spawn(&acks, move |acks| confirm(acks, ticket));
+        acks.close_sender(gone, 1);
+        let next = acks.open_sender().unwrap();
+        let ticket = sent_by(&acks, next, 2);
+        confirm(&acks, ticket);
+        let mut results = VecDeque::new();
+        acks.take_results(next, &mut results);
+        assert_eq!(results.len(), 1);
+        client.join().unwrap();
     });
 }

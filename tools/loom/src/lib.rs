@@ -27,8 +27,14 @@ mod wake;
 #[allow(dead_code, reason = "the models need a part of it")]
 mod acks;
 #[cfg(all(test, loom))]
+#[path = "../../../ruststream-rdkafka/src/publisher/chunks.rs"]
+mod chunks;
+#[cfg(all(test, loom))]
 #[path = "../../../ruststream-rdkafka/src/publisher/places.rs"]
 mod places;
+#[cfg(all(test, loom))]
+#[path = "../../../ruststream-rdkafka/src/publisher/stacks.rs"]
+mod stacks;
 
 #[cfg(all(test, loom))]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]

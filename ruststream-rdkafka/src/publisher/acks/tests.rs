@@ -318,3 +318,147 @@ fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
         }
     }
 }
+
+/// Sends a record for a sender.
+fn send(acks: &Acks<&'static str>, sender: u32, name: u32) -> Ticket {
+    let ticket = acks.take().unwrap();
+    acks.note(ticket, Some(Addressee { stack: sender, name }), -1, 0);
+    ticket
+}
+
+fn results(acks: &Acks<&'static str>, sender: u32) -> Vec<(u32, Result<(), &'static str>)> {
+    let mut results = VecDeque::new();
+    acks.take_results(sender, &mut results);
+    results.into()
+}
+
+#[test]
+fn a_sender_takes_its_results_by_name_oldest_first_and_no_others() {
+    let acks = acks(4);
+    let [one, other] = [acks.open_sender().unwrap(), acks.open_sender().unwrap()];
+    let tickets = [
+        send(&acks, one, 7),
+        send(&acks, other, 7),
+        send(&acks, one, 8),
+        send(&acks, one, 9),
+    ];
+    assert!(acks.take().is_none());
+    for ticket in tickets.iter().rev() {
+        let result = if *ticket == tickets[2] { Err("no") } else { Ok(OFFSET) };
+        assert!(acks.acknowledge(ticket.opaque(), result));
+        assert!(!acks.acknowledge(ticket.opaque(), Ok(OFFSET)), "a second result");
+    }
+    assert_eq!(results(&acks, one), [(9, Ok(())), (8, Err("no")), (7, Ok(()))]);
+    assert_eq!(results(&acks, one), []);
+    assert_eq!(acks.unconfirmed(), 1);
+    assert_eq!(results(&acks, other), [(7, Ok(()))]);
+    assert_eq!(acks.unconfirmed(), 0);
+    assert!(!acks.acknowledge(tickets[0].opaque(), Ok(OFFSET)), "an old ticket");
+}
+
+#[test]
+fn a_sender_is_woken_once_until_it_has_taken_its_results() {
+    let (acks, bell) = (acks(4), Arc::new(Bell::default()));
+    let sender = acks.open_sender().unwrap();
+    let tickets = [1, 2, 3].map(|name| send(&acks, sender, name));
+    let waker = Waker::from(Arc::clone(&bell));
+    let cx = Context::from_waker(&waker);
+    assert!(acks.poll_sender(sender, &cx).is_pending());
+    confirm(&acks, tickets[0]);
+    confirm(&acks, tickets[1]);
+    assert_eq!(bell.rings(), 1);
+    assert!(acks.poll_sender(sender, &cx).is_ready());
+    assert_eq!(results(&acks, sender).len(), 2);
+    assert!(acks.poll_sender(sender, &cx).is_pending());
+    confirm(&acks, tickets[2]);
+    assert_eq!(bell.rings(), 2);
+}
+
+#[test]
+fn a_sender_that_is_gone_leaves_no_place_and_no_room_behind_and_its_number_is_used_again() {
+    let acks = acks(3);
+    let sender = acks.open_sender().unwrap();
+    let tickets = [1, 2, 3].map(|name| send(&acks, sender, name));
+    confirm(&acks, tickets[0]);
+    acks.close_sender(sender, 3);
+    assert_eq!(acks.unconfirmed(), 2);
+    confirm(&acks, tickets[1]);
+    let next = acks.open_sender().unwrap();
+    assert_ne!(next, sender, "a result is still to come");
+    assert!(acks.acknowledge(tickets[2].opaque(), Err("lost")));
+    assert_eq!(acks.unconfirmed(), 0);
+    let unseen = acks.take_unseen();
+    assert_eq!((unseen.count, unseen.first), (1, Some("lost")));
+    assert_eq!(acks.open_sender(), Some(sender));
+    let again = send(&acks, sender, 4);
+    confirm(&acks, again);
+    assert_eq!(results(&acks, sender), [(4, Ok(()))]);
+    acks.close_sender(sender, 0);
+    assert_eq!(acks.open_sender(), Some(sender));
+}
+
+#[test]
+fn who_waits_for_room_does_not_wait_for_a_sender_that_does_not_look() {
+    let (acks, bell) = (acks(2), Arc::new(Bell::default()));
+    let sender = acks.open_sender().unwrap();
+    let [early, late] = [1, 2].map(|name| send(&acks, sender, name));
+    confirm(&acks, early);
+    assert!(acks.take().is_none(), "its room is given back when it is taken");
+    let in_line = acks.join_line();
+    acks.land_all();
+    assert!(acks.take().is_some());
+    acks.wait_for_room(&Waker::from(Arc::clone(&bell)));
+    assert!(acks.take().is_none());
+    confirm(&acks, late);
+    assert_eq!(bell.rings(), 1);
+    assert!(acks.take().is_some());
+    drop(in_line);
+    assert_eq!(results(&acks, sender).len(), 2);
+    assert_eq!(acks.unconfirmed(), 2, "no room was given back twice");
+}
+
+#[test]
+fn results_reach_their_senders_from_many_threads() {
+    const EACH: u32 = 2_000;
+    let acks = acks(64);
+    let senders: Vec<_> = (0..3)
+        .map(|_| {
+            let acks = Arc::clone(&acks);
+            thread::spawn(move || {
+                let sender = acks.open_sender().unwrap();
+                let (mut sent, mut seen, mut under_way) = (0, 0, Vec::new());
+                let mut found = VecDeque::new();
+                while seen < EACH {
+                    if sent < EACH
+                        && let Some(ticket) = acks.take()
+                    {
+                        acks.note(ticket, Some(Addressee { stack: sender, name: sent }), -1, 0);
+                        sent += 1;
+                        under_way.push(ticket);
+                    }
+                    let client = Arc::clone(&acks);
+                    let batch = std::mem::take(&mut under_way);
+                    if batch.len() > 8 || sent == EACH {
+                        // Another thread is the client.
+                        let confirmed = thread::spawn(move || {
+                            for ticket in batch {
+                                confirm(&client, ticket);
+                            }
+                        });
+                        confirmed.join().unwrap();
+                    } else {
+                        under_way = batch;
+                    }
+                    acks.take_results(sender, &mut found);
+                    seen += found.len() as u32;
+                    assert!(found.drain(..).all(|(name, result)| name < sent && result.is_ok()));
+                }
+                acks.close_sender(sender, 0);
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    assert_eq!(acks.unconfirmed(), 0);
+}

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, retry_after};
-use super::wire::{OnWire, Wire};
-use crate::settlement::{Job, Limits, Outbox, Role, Scheduler, Sent, Turn, Verdict, Waiting};
+use super::wire::Wire;
+use crate::settlement::{Job, Limits, Name, Outbox, Role, Scheduler, Turn, Verdict, View};
 
 /// A record of the scripted partition.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 
 pub(super) struct Driver {
     scheduler: Scheduler<Delivered>,
-    outbox: Outbox<Delivered, OnWire>,
+    outbox: Outbox<Delivered>,
     ledger: Ledger,
     wire: Wire,
     dead_letters: bool,
@@ -179,57 +179,62 @@ impl Driver {
     /// The deliveries of the records that wait to be sent again, once for each.
     fn failed_records(&self) -> Vec<usize> {
         let failed = self.outbox.failed();
-        failed.map(|sent| self.number_of(sent)).collect()
+        failed.map(|name| self.number_of(name)).collect()
     }
 
-    fn number_of(&self, sent: Sent) -> usize {
-        self.outbox.delivery(sent).number
+    fn number_of(&self, name: Name) -> usize {
+        self.outbox.view(name).unwrap().delivery.number
     }
 
     fn settle_confirmed(&mut self) {
-        while let Some((sent, resolved)) = self.outbox.resolved() {
-            if resolved.is_ok() {
-                self.confirmed(sent);
+        while let Some((name, ok)) = self.wire.next() {
+            if ok {
+                self.confirmed(name);
             } else {
-                self.not_confirmed(sent);
+                self.not_confirmed(name);
             }
             self.hold_up();
             self.check();
         }
     }
 
-    fn confirmed(&mut self, sent: Sent) {
-        self.ledger.confirmed(self.number_of(sent));
-        if let Some(turn) = self.outbox.confirm(sent) {
+    fn confirmed(&mut self, name: Name) {
+        self.ledger.confirmed(self.number_of(name));
+        if let (_, Some(turn)) = self.outbox.confirm(name).unwrap() {
             self.scheduler.confirm(&turn);
         }
     }
 
-    fn not_confirmed(&mut self, sent: Sent) {
-        if sent.attempt < SENDS {
+    fn not_confirmed(&mut self, name: Name) {
+        let View {
+            role,
+            attempt,
+            dead_lettered,
+            ..
+        } = self.outbox.view(name).unwrap();
+        if attempt < SENDS {
             if self.draining {
-                return self.give_up(sent);
+                return self.give_up(name);
             }
             self.ledger.waits(1);
-            return self.outbox.again(sent, Wire::record(), self.now + AGAIN);
-        }
-        if sent.role != Role::DeadLetter && self.dead_letters {
-            if self.outbox.is_dead_lettered(sent) {
-                return self.confirmed(sent);
+            self.outbox.again(name, Wire::record(), self.now + AGAIN);
+        } else if role != Role::DeadLetter && dead_lettered {
+            self.confirmed(name);
+        } else if role != Role::DeadLetter && self.dead_letters {
+            self.outbox.make_dead_letter(name);
+            self.send(name);
+        } else {
+            self.give_up(name);
+            self.scheduler.stop();
+            if !self.draining {
+                self.begin_drain();
             }
-            let (letter, _) = self.outbox.dead_letter(sent).expect("it has none");
-            return self.send(letter);
-        }
-        self.give_up(sent);
-        self.scheduler.stop();
-        if !self.draining {
-            self.begin_drain();
         }
     }
 
-    fn give_up(&mut self, sent: Sent) {
-        self.ledger.gives_up(self.number_of(sent));
-        if self.outbox.give_up(sent) {
+    fn give_up(&mut self, name: Name) {
+        self.ledger.gives_up(self.number_of(name));
+        if self.outbox.give_up(name) {
             self.scheduler.give_up();
         }
     }
@@ -243,11 +248,10 @@ impl Driver {
     fn send_waiting(&mut self) {
         let now = self.now;
         self.outbox.retry(|| now);
-        while self.outbox.first_waiting().is_some()
-            && let Some(receipt) = self.wire.try_send()
+        while let Some((name, _)) = self.outbox.first_waiting()
+            && self.wire.try_send(name)
         {
-            let Waiting { sent, .. } = self.outbox.take_waiting().unwrap();
-            self.outbox.sent(sent, receipt);
+            self.outbox.take_waiting().unwrap();
             self.ledger.waits(-1);
         }
         self.hold_up();
@@ -367,39 +371,36 @@ impl Driver {
             self.ledger.complete(number, &verdict, now);
         }
         if let Some(Job { turn, delivery }) = self.scheduler.complete(job, &verdict, || now) {
-            let sent = self.outbox.source(turn, delivery, Role::DeadLetter);
-            self.send(sent);
+            let name = self.outbox.only(turn, delivery, Role::DeadLetter);
+            self.send(name);
         }
         self.check();
     }
 
     fn reply(&mut self, turn: Turn, delivery: Delivered) {
         self.ledger.sends(delivery.number, 1);
-        let sent = self.outbox.source(turn, delivery, Role::Reply);
-        self.send(sent);
+        let name = self.outbox.only(turn, delivery, Role::Reply);
+        self.send(name);
         self.check();
     }
 
     /// What a handler sends itself has found room already.
     fn join(&mut self, turn: Turn, delivery: Delivered, records: usize) {
         self.ledger.sends(delivery.number, records);
-        let first = self.outbox.source(turn, delivery, Role::Own);
-        self.outbox.sent(first, self.wire.send());
-        for _ in 1..records {
-            let sent = self.outbox.another(first, Role::Own);
-            self.outbox.sent(sent, self.wire.send());
+        let source = self.outbox.several(turn, delivery);
+        for _ in 0..records {
+            let name = self.outbox.one_of(source, Role::Own);
+            self.wire.send(name);
         }
         self.check();
     }
 
-    fn send(&mut self, sent: Sent) {
-        if !self.outbox.has_waiting()
-            && let Some(receipt) = self.wire.try_send()
-        {
-            return self.outbox.sent(sent, receipt);
+    fn send(&mut self, name: Name) {
+        if !self.outbox.has_waiting() && self.wire.try_send(name) {
+            return;
         }
         self.ledger.waits(1);
-        self.outbox.wait(sent, Wire::record());
+        self.outbox.wait(name, Wire::record());
         self.hold_up();
     }
 
@@ -419,7 +420,6 @@ impl Driver {
                 let due = [self.scheduler.next_due(), self.outbox.next_due()];
                 match due.into_iter().flatten().min() {
                     Some(due) => self.now = self.now.max(due),
-                    None if self.outbox.records() > 0 => self.outbox.sweep(),
                     None => return self.check_the_end(),
                 }
             }

@@ -1,29 +1,17 @@
 //! A scripted publisher.
 
-use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::collections::VecDeque;
 
-use crate::broker::Receipt;
-use crate::{Confirmed, PublishError, PublishErrorKind, Record};
+use crate::Record;
+use crate::settlement::Name;
 
 /// What is under way, with room for so many more.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     room: usize,
-    sent: u64,
-    /// By number; in the order in which they were sent.
-    unresolved: Vec<u64>,
-    resolved: Arc<Mutex<HashMap<u64, bool>>>,
-}
-
-/// The receipt of a record on the wire.
-#[derive(Debug)]
-pub(super) struct OnWire {
-    number: u64,
-    resolved: Arc<Mutex<HashMap<u64, bool>>>,
+    /// In the order in which they were sent.
+    unresolved: Vec<Name>,
+    resolved: VecDeque<(Name, bool)>,
 }
 
 impl Wire {
@@ -36,19 +24,18 @@ impl Wire {
         self.room = self.room.saturating_add(records);
     }
 
-    pub(super) fn try_send(&mut self) -> Option<OnWire> {
-        self.room = self.room.checked_sub(1)?;
-        Some(self.send())
+    pub(super) fn try_send(&mut self, name: Name) -> bool {
+        let Some(room) = self.room.checked_sub(1) else {
+            return false;
+        };
+        self.room = room;
+        self.send(name);
+        true
     }
 
     /// Waits for room, no time.
-    pub(super) fn send(&mut self) -> OnWire {
-        self.sent += 1;
-        self.unresolved.push(self.sent);
-        OnWire {
-            number: self.sent,
-            resolved: Arc::clone(&self.resolved),
-        }
+    pub(super) fn send(&mut self, name: Name) {
+        self.unresolved.push(name);
     }
 
     pub(super) fn unresolved(&self) -> usize {
@@ -56,26 +43,11 @@ impl Wire {
     }
 
     pub(super) fn resolve(&mut self, record: usize, ok: bool) {
-        let number = self.unresolved.remove(record);
-        self.resolved.lock().unwrap().insert(number, ok);
+        let name = self.unresolved.remove(record);
+        self.resolved.push_back((name, ok));
     }
-}
 
-impl Receipt for OnWire {
-    fn now(&mut self) -> Option<Result<Confirmed, PublishError>> {
-        let ok = self.resolved.lock().unwrap().remove(&self.number)?;
-        Some(if ok {
-            Ok(Confirmed::new(0, 0, None))
-        } else {
-            Err(PublishError::new(PublishErrorKind::TimedOut, "scripted"))
-        })
-    }
-}
-
-impl Future for OnWire {
-    type Output = Result<Confirmed, PublishError>;
-
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        self.now().map_or(Poll::Pending, Poll::Ready)
+    pub(super) fn next(&mut self) -> Option<(Name, bool)> {
+        self.resolved.pop_front()
     }
 }
