@@ -207,15 +207,9 @@ impl Producer {
     }
 
     /// Why the client failed for good, if it did.
-    pub(crate) fn fatal_error(&self) -> Option<String> {
-        let mut text = Text::new();
-        // SAFETY: the client is alive, and the buffer is as long as we say.
-        let code: Code = unsafe { rd_kafka_fatal_error(self.as_ptr(), text.as_mut_ptr(), Text::SIZE) }.into();
-        if code.is_ok() {
-            return None;
-        }
-        let reason = text.read();
-        Some(format!("{code}: {reason}"))
+    pub(crate) fn fatal_error(&self) -> Option<(Code, String)> {
+        // SAFETY: the client is alive, and this thread holds none of its locks.
+        unsafe { fatal_error(self.as_ptr()) }
     }
 
     /// Lets the client log its errors and renew its tokens; these wait for it. Never waits.
@@ -227,6 +221,19 @@ impl Producer {
     fn as_ptr(&self) -> *mut rd_kafka_t {
         self.owned.0.as_ptr()
     }
+}
+
+/// Why a client failed for good, if it did.
+///
+/// # Safety
+///
+/// The client is alive; this thread holds no lock of librdkafka, or holds the client's for reading.
+pub(super) unsafe fn fatal_error(rk: *mut rd_kafka_t) -> Option<(Code, String)> {
+    let mut text = Text::new();
+    // SAFETY: the contract of this function: the call takes the client's lock for reading, which a thread may do twice.
+    // The buffer is as long as we say.
+    let code: Code = unsafe { rd_kafka_fatal_error(rk, text.as_mut_ptr(), Text::SIZE) }.into();
+    (!code.is_ok()).then(|| (code, text.read()))
 }
 
 fn flush(Owned(rk): Owned, timeout: Duration) -> bool {
