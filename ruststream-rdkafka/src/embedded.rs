@@ -38,6 +38,8 @@ mod present {
         OffsetFetch = 9,
         /// Who coordinates a group.
         FindCoordinator = 10,
+        /// The identity of a producer.
+        InitProducerId = 22,
         /// A member's report under KIP-848.
         ConsumerGroupHeartbeat = 68,
     }

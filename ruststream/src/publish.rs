@@ -72,7 +72,7 @@ pub enum PublishErrorKind {
     TooLarge,
     /// This user may not write to the topic.
     Unauthorized,
-    /// Another producer took this one's place; it cannot send any more.
+    /// Another producer took this one's place: make another one.
     Fenced,
     /// The client failed in a way that would break its promises if it went on; it cannot send any more.
     Fatal,

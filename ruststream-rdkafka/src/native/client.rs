@@ -1,8 +1,7 @@
 //! The client handle: owns one `rd_kafka_t`.
 
 use std::any::Any;
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::mem::ManuallyDrop;
+use std::ffi::{CString, c_int};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +10,15 @@ use rdkafka::ClientConfig;
 use rdkafka::bindings::{
     RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE, RD_KAFKA_EVENT_ERROR, RD_KAFKA_EVENT_OFFSET_COMMIT,
     RD_KAFKA_EVENT_REBALANCE, rd_kafka_assign, rd_kafka_assignment_lost, rd_kafka_conf_set_events,
-    rd_kafka_conf_set_log_cb, rd_kafka_consumer_closed, rd_kafka_destroy_flags, rd_kafka_incremental_assign,
-    rd_kafka_incremental_unassign, rd_kafka_new, rd_kafka_poll_set_consumer, rd_kafka_subscribe,
-    rd_kafka_subscription, rd_kafka_t, rd_kafka_type_t, rd_kafka_unsubscribe,
+    rd_kafka_consumer_closed, rd_kafka_destroy_flags, rd_kafka_incremental_assign,
+    rd_kafka_incremental_unassign, rd_kafka_poll_set_consumer, rd_kafka_subscribe, rd_kafka_subscription,
+    rd_kafka_t, rd_kafka_type_t, rd_kafka_unsubscribe,
 };
 use tokio::sync::oneshot;
 
 use super::List;
 use super::code::{Code, check};
-use super::log::on_log;
+use super::make::make;
 use crate::blocking::detached;
 
 /// What a refused call said: a code for programs, a text for people.
@@ -62,30 +61,11 @@ impl Client {
         config: &ClientConfig,
         keep: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Arc<Self>, String> {
-        let native = config.create_native_config().map_err(|error| error.to_string())?;
-        // Never freed here: on success the client owns it, and when `rd_kafka_new` fails, librdkafka 2.12 has freed
-        // parts of it already (its issue 4142), so freeing the rest would free those twice.
-        let native = ManuallyDrop::new(native);
-        let mut text = [0 as c_char; 512];
-        // SAFETY: the configuration is alive, the callback is `extern "C"` and lives for ever, and the buffer is as
-        // long as we say.
-        let rk = unsafe {
+        let rk = make(rd_kafka_type_t::RD_KAFKA_CONSUMER, config, |native| {
             let events = RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_OFFSET_COMMIT;
-            rd_kafka_conf_set_events(native.ptr(), events);
-            rd_kafka_conf_set_log_cb(native.ptr(), Some(on_log));
-            rd_kafka_new(
-                rd_kafka_type_t::RD_KAFKA_CONSUMER,
-                native.ptr(),
-                text.as_mut_ptr(),
-                text.len(),
-            )
-        };
-        let Some(rk) = NonNull::new(rk) else {
-            // SAFETY: `rd_kafka_new` ends its text with NUL, and the buffer was zeroed.
-            return Err(unsafe { CStr::from_ptr(text.as_ptr()) }
-                .to_string_lossy()
-                .into_owned());
-        };
+            // SAFETY: the configuration is alive.
+            unsafe { rd_kafka_conf_set_events(native, events) };
+        })?;
         // SAFETY: a new consumer. Its main queue now ends in the consumer queue, which we poll. Without a group
         // (a probe) the call is refused, and there is nothing to redirect.
         unsafe { rd_kafka_poll_set_consumer(rk.as_ptr()) };

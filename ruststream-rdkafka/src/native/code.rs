@@ -21,6 +21,11 @@ impl Code {
     /// The client's queue is full: librdkafka's own, -184.
     pub(crate) const QUEUE_FULL: Self = Self(-184);
 
+    /// Given up while it was queued: librdkafka's own, -152.
+    pub(crate) const PURGED: Self = Self(-152);
+    /// Refused for another record of its batch: librdkafka's own, -138.
+    pub(crate) const OTHER_INVALID: Self = Self(-138);
+
     /// Reads a code in place, whatever number it is.
     ///
     /// # Safety

@@ -9,14 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use rdkafka::bindings::{
     rd_kafka_conf_interceptor_add_on_new, rd_kafka_conf_t, rd_kafka_header_get_all,
-    rd_kafka_interceptor_add_on_acknowledgement, rd_kafka_message_headers, rd_kafka_message_status,
-    rd_kafka_message_t, rd_kafka_message_timestamp, rd_kafka_msg_status_t, rd_kafka_resp_err_t, rd_kafka_t,
-    rd_kafka_topic_name,
+    rd_kafka_interceptor_add_on_acknowledgement, rd_kafka_message_headers, rd_kafka_message_produce_errstr,
+    rd_kafka_message_status, rd_kafka_message_t, rd_kafka_message_timestamp, rd_kafka_msg_status_t,
+    rd_kafka_resp_err_t, rd_kafka_t, rd_kafka_topic_name,
 };
 use ruststream::{PublishError, Record};
 
 use super::code::Code;
 use super::message::bytes;
+use super::producer::fatal_error;
 use crate::publisher::{Acks, Failure, Landed};
 
 const NAME: &CStr = c"ruststream";
@@ -55,9 +56,9 @@ unsafe extern "C" fn on_new(
 }
 
 /// Runs on the threads of librdkafka, several at a time, and for a record that is refused late on the sender's: must not
-/// wait, and must not call into the client.
+/// wait, and must not call into the client, but for [`given_up`].
 unsafe extern "C" fn on_acknowledgement(
-    _: *mut rd_kafka_t,
+    rk: *mut rd_kafka_t,
     message: *mut rd_kafka_message_t,
     results: *mut c_void,
 ) -> rd_kafka_resp_err_t {
@@ -80,8 +81,8 @@ unsafe extern "C" fn on_acknowledgement(
             }
         })
     } else {
-        // SAFETY: as above.
-        Err(unsafe { failure(message, code, results.noted(opaque)) })
+        // SAFETY: as above; the client is alive.
+        Err(unsafe { failure(rk, message, code, results) })
     };
     if !results.acknowledge(opaque, result) {
         tracing::error!(
@@ -95,18 +96,71 @@ unsafe extern "C" fn on_acknowledgement(
 ///
 /// # Safety
 ///
-/// `message` is alive.
+/// `rk` and `message` are alive; only for a call of the interceptor, with its arguments.
 #[cold]
-unsafe fn failure(message: *mut rd_kafka_message_t, code: Code, noted: Option<Landed>) -> PublishError {
+unsafe fn failure(
+    rk: *mut rd_kafka_t,
+    message: *mut rd_kafka_message_t,
+    code: Code,
+    results: &Results,
+) -> PublishError {
+    // SAFETY: the message is alive; the text lives as long as the call of the interceptor.
+    let (may_be_persisted, detail, record) = unsafe {
+        let status = rd_kafka_message_status(message);
+        (
+            status != rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED,
+            text(rd_kafka_message_produce_errstr(message)),
+            record(message, results.noted((*message)._private as usize)),
+        )
+    };
+    // SAFETY: the contract of this function.
+    let failure = match unsafe { given_up(rk, code, results) } {
+        Some((cause, reason)) => Failure::of_client(cause, reason, may_be_persisted),
+        None => Failure::reported(code, may_be_persisted, detail),
+    };
+    failure.of(record)
+}
+
+/// Why librdkafka gave up what was queued: it does so when the client fails for good. We do, too, but not before the
+/// publisher is closed.
+///
+/// # Safety
+///
+/// As for [`failure`].
+unsafe fn given_up(rk: *mut rd_kafka_t, code: Code, results: &Results) -> Option<(Code, String)> {
+    if code != Code::PURGED || results.is_closed() {
+        return None;
+    }
+    // SAFETY: the client is alive. Records are purged by its main thread, which holds its lock for reading then, or by the
+    // threads of its brokers, which hold none.
+    unsafe { fatal_error(rk) }
+}
+
+/// # Safety
+///
+/// `text` is null or a text that ends with NUL.
+unsafe fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the contract of this function.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// The record as it was sent.
+///
+/// # Safety
+///
+/// `message` is alive.
+unsafe fn record(message: *mut rd_kafka_message_t, noted: Option<Landed>) -> Record {
     // SAFETY: the message is alive and holds its topic, whose name is NUL-terminated; payload and key belong to their
     // lengths.
-    let (topic, payload, key, may_be_persisted) = unsafe {
+    let (topic, payload, key) = unsafe {
         let topic = CStr::from_ptr(rd_kafka_topic_name((*message).rkt));
         (
             topic.to_string_lossy().into_owned(),
             bytes((*message).payload, (*message).len),
             bytes((*message).key, (*message).key_len),
-            rd_kafka_message_status(message) != rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED,
         )
     };
     let mut record = match payload {
@@ -130,12 +184,7 @@ unsafe fn failure(message: *mut rd_kafka_message_t, code: Code, noted: Option<La
         record = record.at(at);
     }
     // SAFETY: the message is alive.
-    record = unsafe { with_headers(message, record) };
-    Failure {
-        code,
-        may_be_persisted,
-    }
-    .of(record)
+    unsafe { with_headers(message, record) }
 }
 
 /// # Safety

@@ -1,20 +1,19 @@
 //! librdkafka's mock cluster: brokers in this process that speak the real protocol over real sockets.
 
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::mem::ManuallyDrop;
+use std::ffi::{CStr, CString, c_int};
 use std::ptr::NonNull;
 
 use rdkafka::ClientConfig;
 use rdkafka::bindings::{
-    rd_kafka_conf_set_log_cb, rd_kafka_destroy, rd_kafka_mock_broker_set_down, rd_kafka_mock_broker_set_up,
+    rd_kafka_destroy, rd_kafka_mock_broker_set_down, rd_kafka_mock_broker_set_up,
     rd_kafka_mock_cluster_bootstraps, rd_kafka_mock_cluster_destroy, rd_kafka_mock_cluster_new,
     rd_kafka_mock_cluster_t, rd_kafka_mock_group_initial_rebalance_delay_ms,
     rd_kafka_mock_push_request_errors_array, rd_kafka_mock_set_group_consumer_heartbeat_interval_ms,
-    rd_kafka_mock_topic_create, rd_kafka_new, rd_kafka_resp_err_t, rd_kafka_t, rd_kafka_type_t,
+    rd_kafka_mock_topic_create, rd_kafka_resp_err_t, rd_kafka_t, rd_kafka_type_t,
 };
 
 use super::Code;
-use super::log::on_log;
+use super::make::make;
 use crate::blocking::detached;
 
 /// A mock cluster with one broker, on a client of its own.
@@ -43,28 +42,7 @@ const HEARTBEAT_MS: c_int = 100;
 impl Mock {
     /// Starts the cluster; takes some milliseconds.
     pub(crate) fn start() -> Result<Self, String> {
-        let native = ClientConfig::new()
-            .create_native_config()
-            .map_err(|error| error.to_string())?;
-        // Taken over by the client, or half freed by its failed creation: see `Client::new`.
-        let native = ManuallyDrop::new(native);
-        let mut text = [0 as c_char; 512];
-        // SAFETY: the configuration is alive, and the buffer is as long as we say.
-        let rk = unsafe {
-            rd_kafka_conf_set_log_cb(native.ptr(), Some(on_log));
-            rd_kafka_new(
-                rd_kafka_type_t::RD_KAFKA_PRODUCER,
-                native.ptr(),
-                text.as_mut_ptr(),
-                text.len(),
-            )
-        };
-        let Some(rk) = NonNull::new(rk) else {
-            // SAFETY: `rd_kafka_new` ends its text with NUL, and the buffer was zeroed.
-            return Err(unsafe { CStr::from_ptr(text.as_ptr()) }
-                .to_string_lossy()
-                .into_owned());
-        };
+        let rk = make(rd_kafka_type_t::RD_KAFKA_PRODUCER, &ClientConfig::new(), |_| ())?;
         // SAFETY: the client is alive.
         let cluster = unsafe { rd_kafka_mock_cluster_new(rk.as_ptr(), 1) };
         let Some(cluster) = NonNull::new(cluster) else {

@@ -15,6 +15,7 @@ mod interceptor;
 mod issue_4844;
 mod list;
 mod log;
+mod make;
 mod message;
 mod metadata;
 #[cfg(feature = "embedded")]

@@ -2,8 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::mem::ManuallyDrop;
+use std::ffi::{CString, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -11,17 +10,17 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::bindings::{
-    RD_KAFKA_MSG_F_COPY, RD_KAFKA_PURGE_F_INFLIGHT, RD_KAFKA_PURGE_F_QUEUE, rd_kafka_conf_set_log_cb,
-    rd_kafka_destroy, rd_kafka_fatal_error, rd_kafka_flush, rd_kafka_header_add, rd_kafka_headers_destroy,
-    rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_new, rd_kafka_poll,
-    rd_kafka_produce, rd_kafka_producev, rd_kafka_purge, rd_kafka_t, rd_kafka_topic_destroy,
-    rd_kafka_topic_new, rd_kafka_topic_t, rd_kafka_type_t, rd_kafka_vtype_t,
+    RD_KAFKA_MSG_F_COPY, RD_KAFKA_PURGE_F_INFLIGHT, RD_KAFKA_PURGE_F_QUEUE, rd_kafka_destroy,
+    rd_kafka_fatal_error, rd_kafka_flush, rd_kafka_header_add, rd_kafka_headers_destroy,
+    rd_kafka_headers_new, rd_kafka_headers_t, rd_kafka_last_error, rd_kafka_poll, rd_kafka_produce,
+    rd_kafka_producev, rd_kafka_purge, rd_kafka_t, rd_kafka_topic_destroy, rd_kafka_topic_new,
+    rd_kafka_topic_t, rd_kafka_type_t, rd_kafka_vtype_t,
 };
 use ruststream::Record;
 
 use super::code::Code;
 use super::interceptor::{self, Results};
-use super::log::on_log;
+use super::make::{Text, make};
 use crate::blocking::detached;
 
 /// A producer client of librdkafka, whose results go to its [`Acks`](crate::publisher::Acks).
@@ -111,30 +110,12 @@ impl Producer {
         results: Arc<Results>,
         keep: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<Self, String> {
-        let native = config.create_native_config().map_err(|error| error.to_string())?;
-        // Taken over by the client; when it is not made, librdkafka 2.12 has freed the interceptors already (its issue
-        // 4142), so freeing the rest would free those twice.
-        let native = ManuallyDrop::new(native);
-        let mut text = [0 as c_char; 512];
-        // SAFETY: the configuration is alive, the callbacks are `extern "C"` and live for ever, the results outlive the
-        // client (`Drop` lets go of them after it is destroyed), and the buffer is as long as we say. No delivery report
-        // callback and no such event is set: with the interceptor alone, librdkafka frees each message right there.
-        let rk = unsafe {
-            rd_kafka_conf_set_log_cb(native.ptr(), Some(on_log));
-            interceptor::install(native.ptr(), Arc::as_ptr(&results));
-            rd_kafka_new(
-                rd_kafka_type_t::RD_KAFKA_PRODUCER,
-                native.ptr(),
-                text.as_mut_ptr(),
-                text.len(),
-            )
-        };
-        let Some(rk) = NonNull::new(rk) else {
-            // SAFETY: `rd_kafka_new` ends its text with NUL, and the buffer was zeroed.
-            return Err(unsafe { CStr::from_ptr(text.as_ptr()) }
-                .to_string_lossy()
-                .into_owned());
-        };
+        let rk = make(rd_kafka_type_t::RD_KAFKA_PRODUCER, config, |native| {
+            // SAFETY: the configuration is alive; the results outlive the client (`Drop` lets go of them after it is
+            // destroyed). No delivery report callback and no such event is set: with the interceptor alone, librdkafka
+            // frees each message right there.
+            unsafe { interceptor::install(native, Arc::as_ptr(&results)) };
+        })?;
         Ok(Self {
             owned: Owned(rk),
             topics: Topics::default(),
@@ -266,16 +247,9 @@ impl Producer {
     }
 
     /// Why the client failed for good, if it did.
-    pub(crate) fn fatal_error(&self) -> Option<String> {
-        let mut text = [0 as c_char; 512];
-        // SAFETY: the client is alive, and the buffer is as long as we say.
-        let code: Code = unsafe { rd_kafka_fatal_error(self.as_ptr(), text.as_mut_ptr(), text.len()) }.into();
-        if code.is_ok() {
-            return None;
-        }
-        // SAFETY: the call ends its text with NUL, and the buffer was zeroed.
-        let reason = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
-        Some(format!("{code}: {reason}"))
+    pub(crate) fn fatal_error(&self) -> Option<(Code, String)> {
+        // SAFETY: the client is alive, and this thread holds none of its locks.
+        unsafe { fatal_error(self.as_ptr()) }
     }
 
     /// Lets the client log its errors and renew its tokens; these wait for it. Never waits.
@@ -287,6 +261,19 @@ impl Producer {
     fn as_ptr(&self) -> *mut rd_kafka_t {
         self.owned.0.as_ptr()
     }
+}
+
+/// Why a client failed for good, if it did.
+///
+/// # Safety
+///
+/// The client is alive; this thread holds no lock of librdkafka, or holds the client's for reading.
+pub(super) unsafe fn fatal_error(rk: *mut rd_kafka_t) -> Option<(Code, String)> {
+    let mut text = Text::new();
+    // SAFETY: the contract of this function: the call takes the client's lock for reading, which a thread may do twice.
+    // The buffer is as long as we say.
+    let code: Code = unsafe { rd_kafka_fatal_error(rk, text.as_mut_ptr(), Text::SIZE) }.into();
+    (!code.is_ok()).then(|| (code, text.read()))
 }
 
 fn flush(Owned(rk): Owned, timeout: Duration) -> bool {

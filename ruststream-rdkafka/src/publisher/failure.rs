@@ -6,34 +6,69 @@ use ruststream::{PublishError, PublishErrorKind as Kind, Record};
 use crate::native::Code;
 
 /// Why a record failed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    pub(crate) code: Code,
-    pub(crate) may_be_persisted: bool,
+    code: Code,
+    may_be_persisted: bool,
+    /// What the code leaves open.
+    detail: Option<String>,
+    /// The client cannot send any more.
+    for_good: bool,
 }
 
 impl Failure {
     /// Of a record that was not even enqueued.
     pub(super) fn refused(code: Code) -> Self {
+        Self::reported(code, false, None)
+    }
+
+    /// Of a record whose result has arrived; `detail` are the broker's own words, where it has any.
+    pub(crate) fn reported(code: Code, may_be_persisted: bool, detail: Option<String>) -> Self {
+        // When a batch has one invalid record, librdkafka 2.12 gives its code to interceptors for all of them.
+        let other = detail
+            .as_ref()
+            .is_some_and(|detail| detail.starts_with(BESIDE_INVALID));
+        let (code, detail) = if other {
+            (Code::OTHER_INVALID, None)
+        } else {
+            (code, detail)
+        };
         Self {
             code,
-            may_be_persisted: false,
+            may_be_persisted,
+            detail,
+            for_good: false,
+        }
+    }
+
+    /// Of a record that was refused, or given up, because the client has failed for good.
+    pub(crate) fn of_client(code: Code, reason: String, may_be_persisted: bool) -> Self {
+        Self {
+            for_good: true,
+            ..Self::reported(code, may_be_persisted, Some(reason))
         }
     }
 
     /// The error, with the record.
-    pub(crate) fn of(self, record: Record) -> PublishError {
+    pub(crate) fn of(&self, record: Record) -> PublishError {
         let error = self.without_record(&record);
         error.with_record(record)
     }
 
-    pub(super) fn without_record(self, record: &Record) -> PublishError {
+    pub(super) fn without_record(&self, record: &Record) -> PublishError {
         let (kind, remedy) = meaning(self.code);
+        let (kind, remedies) = match kind {
+            kind if !self.for_good => (kind, ["", remedy]),
+            Kind::Unauthorized => (kind, [remedy, CANNOT_SEND]),
+            Kind::Fenced => (kind, ["", CANNOT_SEND]),
+            _ => (Kind::Fatal, ["", CANNOT_SEND]),
+        };
         let topic = record.topic();
         let mut message = format!("a record for topic {topic} was not confirmed: {}", self.code);
-        if !remedy.is_empty() {
+        let detail = self.detail.iter().map(|detail| detail.trim_end_matches('.'));
+        for part in detail.chain(remedies).filter(|part| !part.is_empty()) {
             message.push_str(": ");
-            message.push_str(remedy);
+            message.push_str(part);
         }
         let error = PublishError::new(kind, message);
         if self.may_be_persisted {
@@ -43,6 +78,9 @@ impl Failure {
         }
     }
 }
+
+/// What librdkafka says of the valid records of a batch that has an invalid one.
+const BESIDE_INVALID: &str = "Failed to append record because it was part of a batch";
 
 fn meaning(code: Code) -> (Kind, &'static str) {
     match code.known() {
@@ -71,27 +109,24 @@ fn meaning(code: Code) -> (Kind, &'static str) {
             Kind::Unauthorized,
             "grant this user `Write` on the topic, and `IdempotentWrite` on the cluster",
         ),
-        Some(E::Fenced | E::InvalidProducerEpoch) => (Kind::Fenced, CANNOT_SEND),
+        Some(E::Fenced | E::InvalidProducerEpoch | E::ProducerFenced) => (
+            Kind::Fenced,
+            "another producer took this publisher's place: make another one",
+        ),
         Some(E::Fatal) => (Kind::Fatal, CANNOT_SEND),
         Some(E::PurgeQueue | E::PurgeInflight | E::BrokerDestroy | E::DestroyBroker) => (
             Kind::Closed,
             "the publisher was closed before: flush it with a later deadline",
         ),
         Some(E::InvalidTopic | E::InvalidTimestamp | E::InvalidRecord | E::PolicyViolation) => {
-            (Kind::Invalid, "")
+            (Kind::Invalid, "change the record, or the settings of the topic")
         }
+        Some(E::InvalidDifferentRecord) => (Kind::Broker, "this one is valid: send it again"),
         _ => (Kind::Broker, ""),
     }
 }
 
 const CANNOT_SEND: &str = "this publisher cannot send any more: make another one";
-
-/// The client has failed for good.
-pub(super) fn fatal(record: &Record, reason: &str) -> PublishError {
-    let topic = record.topic();
-    let message = format!("a record for topic {topic} was refused: {reason}: {CANNOT_SEND}");
-    PublishError::new(Kind::Fatal, message)
-}
 
 /// What makes a record impossible before any broker is asked.
 pub(super) fn invalid(record: &Record, reason: &str) -> PublishError {
@@ -137,8 +172,10 @@ mod tests {
 
     #[test]
     fn codes_become_kinds() {
-        let kinds =
-            [-192, 3, -188, -190, 10, 29, 31, -150, 47, -152, -151, 44, 1].map(|code| of(code).kind());
+        let kinds = [
+            -192, 3, -188, -190, 10, 29, 31, -150, 47, 90, -144, -152, -151, 44, -138, 1,
+        ]
+        .map(|code| of(code).kind());
         assert_eq!(
             kinds,
             [
@@ -151,9 +188,12 @@ mod tests {
                 Kind::Unauthorized,
                 Kind::Fatal,
                 Kind::Fenced,
+                Kind::Fenced,
+                Kind::Fenced,
                 Kind::Closed,
                 Kind::Closed,
                 Kind::Invalid,
+                Kind::Broker,
                 Kind::Broker,
             ]
         );
@@ -167,5 +207,46 @@ mod tests {
              `KafkaBroker::create_topic` before"
         );
         assert_eq!(of(3).into_record(), Some(Record::new("orders", "{}")));
+    }
+
+    #[test]
+    fn a_client_that_failed_for_good_keeps_the_cause_that_has_a_kind() {
+        let of_client = |number| {
+            let failure = Failure::of_client(Code::from_number(number), "no id".to_owned(), false);
+            let error = failure.of(Record::new("orders", "{}"));
+            (error.kind(), error.to_string())
+        };
+        let (kind, text) = of_client(31);
+        assert_eq!(kind, Kind::Unauthorized);
+        assert_eq!(
+            text,
+            "a record for topic orders was not confirmed: Broker: Cluster authorization failed: no id: grant this user \
+             `Write` on the topic, and `IdempotentWrite` on the cluster: this publisher cannot send any more: make another one"
+        );
+        let kinds = [-144, 45, -152].map(|number| of_client(number).0);
+        assert_eq!(kinds, [Kind::Fenced, Kind::Fatal, Kind::Fatal]);
+    }
+
+    #[test]
+    fn a_valid_record_beside_an_invalid_one_is_not_called_invalid() {
+        let code = Code::from_number(87);
+        let reported = |detail: &str| {
+            let failure = Failure::reported(code, false, Some(detail.to_owned()));
+            let error = failure.of(Record::new("orders", "{}"));
+            (error.kind(), error.to_string())
+        };
+        let (kind, text) = reported("No key.");
+        assert_eq!(kind, Kind::Invalid);
+        assert!(
+            text.ends_with(
+                "failed to validate record: No key: change the record, or the settings of the topic"
+            ),
+            "{text}"
+        );
+        let (kind, text) = reported(
+            "Failed to append record because it was part of a batch which had one more more invalid records",
+        );
+        assert_eq!(kind, Kind::Broker);
+        assert!(text.ends_with("this one is valid: send it again"), "{text}");
     }
 }

@@ -307,10 +307,11 @@ impl Shared {
 
     #[cold]
     fn refused(&self, code: Code, record: &Record) -> PublishError {
-        match self.producer.fatal_error() {
-            Some(reason) => failure::fatal(record, &reason),
-            None => Failure::refused(code).without_record(record),
-        }
+        let failure = match self.producer.fatal_error() {
+            Some((cause, reason)) => Failure::of_client(cause, reason, false),
+            None => Failure::refused(code),
+        };
+        failure.without_record(record)
     }
 
     /// Waits in line, then for room.

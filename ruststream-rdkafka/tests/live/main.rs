@@ -12,6 +12,7 @@ mod contract;
 mod crash;
 mod delivery;
 mod publish;
+mod publish_errors;
 mod rebalance;
 mod shutdown;
 mod startup;

@@ -1,4 +1,4 @@
-//! The way out on real nodes: order and receipts while brokers stop, freeze and come back, and what they refuse.
+//! The way out on real nodes: the contract, placement, order and receipts while brokers stop, freeze and come back.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::*;
 
 struct Live;
 
-fn kafka(cluster: &Cluster) -> KafkaBroker {
+pub(crate) fn kafka(cluster: &Cluster) -> KafkaBroker {
     KafkaBroker::new(cluster.bootstrap())
 }
 
@@ -50,12 +50,12 @@ async fn the_contract_of_publishing_holds() {
     publishing_suite(&Live).await;
 }
 
-async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {
+pub(crate) async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {
     timeout(SOON, receipt).await.expect("a receipt that resolves")
 }
 
 /// A node that a test may break, with a topic.
-fn breakable(topic: &str, partitions: i32) -> Cluster {
+pub(crate) fn breakable(topic: &str, partitions: i32) -> Cluster {
     blocking(|| {
         let cluster = own_cluster(1);
         cluster.create_topic(topic, partitions, 1).unwrap();
@@ -65,17 +65,10 @@ fn breakable(topic: &str, partitions: i32) -> Cluster {
 
 /// Where Kafka's own client sends `keys`.
 fn placed_by_java(topic: &str, keys: &[String]) -> Vec<i32> {
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/Placement.java");
-    let output = cluster()
-        .java()
-        .args([program, &cluster().bootstrap(), topic])
-        .args(keys)
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let placed: Vec<i32> = text.lines().map(|line| line.parse().unwrap()).collect();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(placed.len(), keys.len(), "{complaints}");
+    let arguments = [topic].into_iter().chain(keys.iter().map(String::as_str));
+    let output = java(cluster(), "Placement", arguments);
+    let placed: Vec<i32> = output.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(placed.len(), keys.len());
     placed
 }
 
@@ -102,7 +95,7 @@ async fn keys_go_where_the_java_client_sends_them() {
 }
 
 /// Every payload of a partition, in order.
-fn payloads(bootstrap: &str, topic: &str, partition: i32) -> Vec<u64> {
+pub(crate) fn payloads(bootstrap: &str, topic: &str, partition: i32) -> Vec<u64> {
     let end = end_of(bootstrap, topic, partition);
     blocking(|| {
         let consumer: BaseConsumer = ClientConfig::new()
@@ -188,37 +181,6 @@ async fn order_is_kept_and_nothing_is_doubled_while_the_broker_dies_stops_and_fr
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Java: just test-kafka"]
-async fn a_frozen_broker_costs_the_time_limit_and_records_come_back() {
-    let cluster = breakable("orders", 1);
-    let publisher = kafka(&cluster)
-        .set_producer("message.timeout.ms", "2000")
-        .publisher()
-        .unwrap();
-    let record = |number: u64| {
-        Record::new("orders", number.to_string())
-            .key("ada")
-            .to_partition(0)
-    };
-    publisher.publish(record(0)).await.unwrap();
-    blocking(|| cluster.freeze(1).unwrap());
-    let begun = Instant::now();
-    let mut receipts = Vec::new();
-    for number in 0..500 {
-        receipts.push(publisher.send(record(number)).await.unwrap());
-    }
-    for (number, receipt) in receipts.into_iter().enumerate() {
-        let error = resolved(receipt).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::TimedOut, "{error}");
-        assert_eq!(error.into_record(), Some(record(number as u64)));
-    }
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    blocking(|| cluster.thaw(1).unwrap());
-    let again = async { while publisher.publish(record(0)).await.is_err() {} };
-    timeout(SOON, again).await.expect("a publisher that goes on");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Java: just test-kafka"]
 async fn closing_and_dropping_resolve_every_receipt_while_the_broker_is_frozen() {
     let cluster = breakable("orders", 1);
     let (closed, dropped) = (
@@ -251,40 +213,4 @@ async fn closing_and_dropping_resolve_every_receipt_while_the_broker_is_frozen()
     }
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     blocking(|| cluster.thaw(1).unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Java: just test-kafka"]
-async fn a_topic_that_does_not_exist_is_an_error_with_the_record() {
-    let publisher = kafka(cluster())
-        .set_producer("topic.metadata.propagation.max.ms", "1000")
-        .publisher()
-        .unwrap();
-    let record = Record::new("no-such-topic", "{}").key("ada").null_header("trace");
-    for _ in 0..2 {
-        let published = timeout(SOON, publisher.publish(record.clone())).await.unwrap();
-        let error = published.unwrap_err();
-        assert_eq!(error.kind(), Kind::UnknownTopic, "{error}");
-        assert!(!error.may_be_persisted());
-        assert_eq!(error.into_record(), Some(record.clone()));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Java: just test-kafka"]
-async fn what_is_too_large_for_the_topic_comes_back_from_the_broker() {
-    blocking(|| {
-        cluster()
-            .create_topic_with("small-records", 1, 1, &[("max.message.bytes", "1000")])
-            .unwrap();
-    });
-    let publisher = kafka(cluster()).publisher().unwrap();
-    let large = Record::new("small-records", vec![b'x'; 2_000]).key("ada");
-    let published = timeout(SOON, publisher.publish(large.clone())).await.unwrap();
-    let error = published.unwrap_err();
-    assert_eq!(error.kind(), Kind::TooLarge, "{error}");
-    assert!(!error.may_be_persisted());
-    assert_eq!(error.into_record(), Some(large));
-    let small = publisher.publish(Record::new("small-records", "x")).await;
-    small.expect("the publisher goes on");
 }

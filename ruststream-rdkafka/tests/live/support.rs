@@ -334,6 +334,21 @@ pub(crate) async fn poll_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Runs a Java program of this folder on the cluster, and returns what it prints.
+pub(crate) fn java<'a>(
+    cluster: &Cluster,
+    program: &str,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let program = format!("{}/tests/live/{program}.java", env!("CARGO_MANIFEST_DIR"));
+    let mut command = cluster.java();
+    command.args([program, cluster.bootstrap()]).args(arguments);
+    let output = command.output().unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// This program again, in the role of the test `name`, which is no test without its `arguments`.
 pub(crate) fn child(name: &str, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());

@@ -11,6 +11,7 @@ mod contract;
 mod faults;
 mod headers;
 mod publish;
+mod publish_errors;
 mod rebalance;
 mod startup;
 mod support;

@@ -6,7 +6,7 @@ use futures_util::future::{join_all, poll_immediate};
 use ruststream::broker::{Publisher, Receipt};
 use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, publishing_suite};
 use ruststream::{Confirmed, ErrorKind, PublishError, PublishErrorKind as Kind, Record};
-use ruststream_rdkafka::{ApiKey, KafkaBroker, KafkaPublisher, KafkaReceipt};
+use ruststream_rdkafka::{KafkaBroker, KafkaPublisher, KafkaReceipt};
 use tokio::time::{Instant, timeout};
 
 use crate::support::*;
@@ -43,16 +43,16 @@ async fn the_contract_of_publishing_holds() {
     publishing_suite(&Embedded(cluster("any", 1).await)).await;
 }
 
-async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {
+pub(crate) async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {
     timeout(SOON, receipt).await.expect("a receipt that resolves")
 }
 
-fn record(number: usize) -> Record {
+pub(crate) fn record(number: usize) -> Record {
     Record::new("orders", number.to_string()).to_partition(0)
 }
 
 /// With everything that a record can have.
-fn rich() -> Record {
+pub(crate) fn rich() -> Record {
     Record::new("orders", "payload")
         .key("ada")
         .header("trace", "1")
@@ -79,7 +79,7 @@ async fn send(publisher: &KafkaPublisher, count: usize) -> Vec<KafkaReceipt> {
 }
 
 /// The publisher goes on: perhaps not at once, when it has to connect, or looked the topic up while it was refused.
-async fn publishes_again(publisher: &KafkaPublisher) {
+pub(crate) async fn publishes_again(publisher: &KafkaPublisher) {
     let again = async { while publisher.publish(rich()).await.is_err() {} };
     timeout(SOON, again).await.expect("a publisher that goes on");
 }
@@ -412,80 +412,6 @@ async fn receipts_resolve_when_the_runtime_of_their_publisher_is_gone() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unknown_topic_is_an_error_with_the_record() {
-    let broker = cluster("orders", 1)
-        .await
-        .set_producer("allow.auto.create.topics", "false")
-        .set_producer("topic.metadata.propagation.max.ms", "300");
-    let publisher = broker.publisher().unwrap();
-    let lost = Record::new("ordres", "{}").key("ada").header("trace", "a");
-    for _ in 0..2 {
-        let published = timeout(SOON, publisher.publish(lost.clone())).await.unwrap();
-        let error = published.unwrap_err();
-        assert_eq!(error.kind(), Kind::UnknownTopic, "{error}");
-        assert!(!error.may_be_persisted());
-        assert_eq!(error.into_record(), Some(lost.clone()));
-    }
-    publisher
-        .publish(record(0))
-        .await
-        .expect("other topics are not held up");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_is_too_large_is_handed_back_at_once() {
-    let broker = cluster("orders", 1).await;
-    let publisher = broker.publisher().unwrap();
-    let large = Record::new("orders", vec![0; 1_000_001]);
-    let error = publisher.send(large.clone()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::TooLarge, "{error}");
-    assert_eq!(error.into_record(), Some(large));
-    assert_eq!(publisher.unconfirmed(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_broker_refuses_is_typed_and_comes_back() {
-    let broker = cluster("orders", 1).await;
-    for (code, kind) in [
-        (10, Kind::TooLarge),
-        (87, Kind::Invalid),
-        (29, Kind::Unauthorized),
-    ] {
-        let publisher = broker.publisher().unwrap();
-        publisher.publish(record(0)).await.unwrap();
-        broker.cluster().unwrap().fail_next(ApiKey::Produce, code, 1);
-        let published = timeout(SOON, publisher.publish(rich())).await.unwrap();
-        let error = published.unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(!error.may_be_persisted());
-        assert_eq!(error.into_record(), Some(rich()));
-        publishes_again(&publisher).await;
-    }
-}
-
-/// Kafka's code 45: out of order sequence number. With nothing else under way the client cannot tell what happened.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_failed_for_good_says_why() {
-    let broker = cluster("orders", 1).await;
-    let publisher = broker.publisher().unwrap();
-    publisher.publish(record(0)).await.unwrap();
-    broker.cluster().unwrap().fail_next(ApiKey::Produce, 45, 1);
-    let published = timeout(SOON, publisher.publish(rich())).await.unwrap();
-    let first = published.unwrap_err();
-    assert!(first.may_be_persisted(), "{first}");
-    assert_eq!(first.into_record(), Some(rich()));
-    let error = publisher.send(rich()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Fatal, "{error}");
-    let text = error.to_string();
-    assert!(text.contains("sequence desynchronization"), "{text}");
-    assert!(
-        text.ends_with("this publisher cannot send any more: make another one"),
-        "{text}"
-    );
-    assert_eq!(error.into_record(), Some(rich()));
-}
-
 async fn send_until_refused(publisher: KafkaPublisher) -> Vec<KafkaReceipt> {
     let mut receipts = Vec::new();
     while let Ok(receipt) = publisher.send(record(0)).await {
@@ -509,50 +435,6 @@ async fn close_beside_busy_senders_leaves_nothing_unconfirmed() {
                 assert!(receipt.now().is_some(), "a receipt that has resolved");
             }
         }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_is_full_by_bytes_is_waited_for_and_a_record_that_never_fits_is_refused() {
-    // 1 MiB, while each record has 300 kB.
-    let broker = cluster("orders", 1)
-        .await
-        .set_producer("queue.buffering.max.kbytes", "1024")
-        .set_producer("message.max.bytes", "4000000");
-    let publisher = broker.publisher().unwrap();
-    let large = |size| Record::new("orders", vec![0; size]).to_partition(0);
-    let mut receipts = Vec::new();
-    for _ in 0..12 {
-        let sent = timeout(SOON, publisher.send(large(300_000))).await;
-        receipts.push(sent.expect("room").unwrap());
-    }
-    for receipt in receipts {
-        resolved(receipt).await.unwrap();
-    }
-    let error = timeout(SOON, publisher.send(large(2_000_000)))
-        .await
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(error.kind(), Kind::TooLarge, "{error}");
-    assert_eq!(error.into_record(), Some(large(2_000_000)));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_broker_could_take_is_refused_at_once() {
-    let broker = cluster("orders", 1).await;
-    let publisher = broker.publisher().unwrap();
-    let impossible = [
-        Record::new("no spaces allowed", ""),
-        Record::new("", ""),
-        Record::new("or\0ders", ""),
-        Record::new("orders", "").to_partition(-1),
-        Record::new("orders", "").header("a\0b", ""),
-        Record::new("orders", "").at(SystemTime::UNIX_EPOCH),
-    ];
-    for record in impossible {
-        let error = publisher.send(record.clone()).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid, "{error}");
-        assert_eq!(error.into_record(), Some(record));
     }
 }
 

@@ -101,11 +101,12 @@ impl Cluster {
         self.node(id)?.terminate(TERMINATE_DEADLINE)
     }
 
-    /// Stops a node's process in its tracks (SIGSTOP): its connections stay open and nothing answers.
+    /// Stops a node's process in its tracks (SIGSTOP), and waits until none of its threads runs: its connections stay open
+    /// and nothing answers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::State`] if it is not running.
+    /// [`ErrorKind::State`] if it is not running, [`ErrorKind::Io`] if it resists.
     pub fn freeze(&self, id: i32) -> Result<(), Error> {
         self.node(id)?.freeze()
     }

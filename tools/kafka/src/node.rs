@@ -156,7 +156,10 @@ impl Node {
     }
 
     pub(crate) fn freeze(&self) -> Result<(), Error> {
-        self.signal(Signal::STOP)?;
+        let process = self.expect_running(&mut self.state())?.process;
+        process
+            .stop()
+            .map_err(|e| Error::io(format!("cannot freeze node {}", self.id()), e))?;
         self.set_frozen(true);
         Ok(())
     }

@@ -44,6 +44,29 @@ impl Process {
         }
     }
 
+    /// Stops it in its tracks (SIGSTOP), and waits until no thread of it runs: for some microseconds after the signal they
+    /// do, enough to answer a request.
+    pub(crate) fn stop(self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        let deadline = Instant::now() + STOP_DEADLINE;
+        while self.is_alive() && !self.is_stopped() {
+            if Instant::now() >= deadline {
+                return Err(io::Error::other(format!("process {} ignores SIGSTOP", self.pid)));
+            }
+            pause();
+        }
+        Ok(())
+    }
+
+    fn is_stopped(self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
+        threads.into_iter().flatten().flatten().all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // One that is gone has no state.
+            parse(&stat).is_none_or(|stat| stat.state == 'T')
+        })
+    }
+
     /// Waits until it is gone, at most until `deadline`; returns whether it is.
     pub(crate) fn wait(self, deadline: Instant) -> bool {
         while self.is_alive() {
@@ -114,6 +137,9 @@ fn parse(stat: &str) -> Option<Stat> {
 /// Short beside the 200 ms that a node needs at least for anything, and less than 1 % of a core.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// A thread that waits for a disk is stopped when that has answered.
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
 /// A killed process of half a gigabyte is gone after tens of milliseconds.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -135,6 +161,18 @@ mod tests {
         assert_eq!(parse(&format!("12 (a) b (c)) {tail}")), found);
         assert_eq!(parse("12 (java) S 1"), None);
         assert_eq!(parse(""), None);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_does_not_run() {
+        let mut busy = Command::new("yes").stdout(Stdio::null()).spawn().unwrap();
+        let process = Process::of(busy.id()).unwrap();
+        assert!(!process.is_stopped());
+        process.stop().unwrap();
+        assert!(process.is_alive() && process.is_stopped());
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        process.stop().expect("nothing to stop");
     }
 
     #[test]
