@@ -147,7 +147,9 @@ impl Record {
     #[inline]
     pub(crate) fn reuse(&mut self, topic: &str) {
         if self.topic != topic {
-            self.topic = Cow::Owned(topic.to_owned());
+            let own = self.topic.to_mut();
+            own.clear();
+            own.push_str(topic);
         }
         self.partition = None;
         self.timestamp = None;

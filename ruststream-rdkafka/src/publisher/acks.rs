@@ -14,7 +14,7 @@
 //!
 //! No code of librdkafka, no runtime, no unsafe: atomics in and out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
@@ -96,8 +96,16 @@ impl<F> Acks<F> {
     ///
     /// The bound is taken by compare and swap. Adding first and taking back what was too much would be shorter, and
     /// would make a sender that was woken for room see none, with nobody left to wake it.
+    ///
+    /// `addressee` gets its result, or else a receipt. `partition` and `timestamp` are kept because the client cannot say
+    /// them of a record that fails ([`noted`](Self::noted)).
     #[inline]
-    pub(crate) fn take(&self) -> Option<Ticket> {
+    pub(crate) fn take(
+        &self,
+        addressee: Option<Addressee>,
+        partition: i32,
+        timestamp: i64,
+    ) -> Option<Ticket> {
         let mut unconfirmed = self.unconfirmed.load(Ordering::SeqCst);
         loop {
             if unconfirmed >= self.bound {
@@ -113,24 +121,17 @@ impl<F> Acks<F> {
                 Err(found) => unconfirmed = found,
             }
         }
-        let ticket = self.places.take();
-        if ticket.is_none() {
+        let Some((ticket, place)) = self.places.take() else {
             self.land(1);
-        }
-        ticket
-    }
-
-    /// Before the record is enqueued: who gets its result, and what the client cannot say about a record that fails (see
-    /// [`noted`](Self::noted)).
-    #[inline]
-    pub(crate) fn note(&self, ticket: Ticket, addressee: Option<Addressee>, partition: i32, timestamp: i64) {
-        let place = self.place(ticket);
+            return None;
+        };
         place.address(addressee);
         place.write(Landed {
             partition,
             offset: 0,
             timestamp,
         });
+        Some(ticket)
     }
 
     /// Gives the room of a record back that the client refused.
@@ -211,7 +212,7 @@ impl<F> Acks<F> {
         true
     }
 
-    /// What was [noted](Self::note) of a record whose result has not arrived.
+    /// What was kept of a record when it was [taken](Self::take), whose result has not arrived.
     pub(crate) fn noted(&self, opaque: usize) -> Option<Landed> {
         let ticket = Ticket::from_opaque(opaque);
         Some(self.places.at(ticket.index())?.read())
@@ -294,14 +295,14 @@ impl<F> Acks<F> {
         self.stacks.take()
     }
 
-    /// Takes every result that a sender has, oldest first; `results` is empty.
+    /// Appends every result that a sender has, newest first.
     #[inline]
-    pub(crate) fn take_results(&self, sender: u32, results: &mut VecDeque<(u32, Result<(), F>)>) {
+    pub(crate) fn take_results(&self, sender: u32, results: &mut Vec<(u32, Result<(), F>)>) {
         let stack = self.stack(sender);
         if stack.head.load(Ordering::Acquire) == NIL {
             return;
         }
-        self.take_stack(stack, |name, result| results.push_front((name, result)));
+        self.take_stack(stack, |name, result| results.push((name, result)));
     }
 
     /// Takes a stack, newest first, and gives its places and their room back.

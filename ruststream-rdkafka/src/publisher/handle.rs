@@ -267,13 +267,15 @@ impl Shared {
         }
         let timestamp = checked(record).map_err(Refusal::Final)?;
         let topic = self.topic(record).map_err(Refusal::Final)?;
-        let ticket = results.take().ok_or(Refusal::Full)?;
+        let partition = record.partition().unwrap_or(-1);
+        let ticket = results
+            .take(addressee, partition, timestamp)
+            .ok_or(Refusal::Full)?;
         // Again: from here on `close` waits for this record, before it might have seen none.
         if results.is_closed() {
             results.give_back(ticket);
             return Err(Refusal::Final(failure::closed(record)));
         }
-        results.note(ticket, addressee, record.partition().unwrap_or(-1), timestamp);
         let enqueued = self.producer.enqueue(topic, record, timestamp, ticket.opaque());
         match enqueued {
             // Refused and acknowledged: an unknown partition.

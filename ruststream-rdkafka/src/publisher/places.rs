@@ -197,7 +197,7 @@ impl Places {
 
     /// Takes a free place, a new one if need be; `None` when there are 4 million in use.
     #[inline]
-    pub(super) fn take(&self) -> Option<Ticket> {
+    pub(super) fn take(&self) -> Option<(Ticket, &Place)> {
         loop {
             let Some((index, place)) = self.pop() else {
                 if self.grow() {
@@ -208,7 +208,7 @@ impl Places {
             // Nobody else looks at a place that is free and was taken off the list.
             let state = place.state.load(Ordering::Relaxed);
             place.state.store(state | USED, Ordering::Relaxed);
-            return Some(Ticket::new(index, state >> FLAGS));
+            return Some((Ticket::new(index, state >> FLAGS), place));
         }
     }
 
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn places_are_distinct_over_chunks_and_come_back() {
         let places = Places::new();
-        let taken: Vec<Ticket> = (0..10 * FIRST_CHUNK).map(|_| places.take().unwrap()).collect();
+        let taken: Vec<Ticket> = (0..10 * FIRST_CHUNK).map(|_| places.take().unwrap().0).collect();
         let indices: HashSet<u32> = taken.iter().map(|ticket| ticket.index()).collect();
         assert_eq!(indices.len(), taken.len());
         assert_eq!(places.missing().len(), taken.len());
@@ -306,7 +306,7 @@ mod tests {
         }
         assert!(places.missing().is_empty());
         for _ in 0..taken.len() {
-            let ticket = places.take().unwrap();
+            let ticket = places.take().unwrap().0;
             assert!(indices.contains(&ticket.index()), "no new place was needed");
             assert!(!taken.contains(&ticket), "a ticket is never the same again");
         }
@@ -315,13 +315,13 @@ mod tests {
     #[test]
     fn a_ticket_of_an_earlier_use_is_refused_and_a_result_comes_once() {
         let places = Places::new();
-        let old = places.take().unwrap();
+        let old = places.take().unwrap().0;
         let place = places.at(old.index()).unwrap();
         assert!(place.begin(old, 0));
         assert!(!place.begin(old, 0), "a second result");
         places.give(old.index(), place);
         assert!(!place.begin(old, 0), "nobody uses the place");
-        let new = places.take().unwrap();
+        let new = places.take().unwrap().0;
         assert_eq!(new.index(), old.index());
         assert!(!place.begin(old, 0), "another record uses the place");
         assert!(place.begin(new, 0));
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn an_index_that_is_no_place_is_refused() {
         let places = Places::new();
-        places.take().unwrap();
+        places.take().unwrap().0;
         assert!(places.at(FIRST_CHUNK).is_none());
         assert!(places.at(NIL).is_none());
     }

@@ -1,6 +1,5 @@
 //! The way out of one task that sends many records and awaits none.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,8 +20,8 @@ pub struct KafkaSender {
     number: Option<u32>,
     /// Records whose results it has not taken.
     under_way: usize,
-    /// Taken, not handed out.
-    results: VecDeque<(u32, Result<(), PublishError>)>,
+    /// Taken, not handed out; the oldest is the last.
+    results: Vec<(u32, Result<(), PublishError>)>,
 }
 
 impl KafkaSender {
@@ -31,7 +30,7 @@ impl KafkaSender {
             number: shared.results.open_sender(),
             shared,
             under_way: 0,
-            results: VecDeque::new(),
+            results: Vec::new(),
         }
     }
 }
@@ -60,7 +59,7 @@ impl Sender for KafkaSender {
             self.shared.results.take_results(self.number?, &mut self.results);
             self.under_way -= self.results.len();
         }
-        self.results.pop_front()
+        self.results.pop()
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<()> {

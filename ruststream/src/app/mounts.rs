@@ -37,6 +37,7 @@ pub(super) struct Surroundings<B: Broker> {
     pub(super) stopping: Stopping,
     /// Of the broker, if any of its handlers needs one.
     pub(super) publisher: Option<B::Publisher>,
+    pub(super) sends: bool,
 }
 
 impl<B: Broker> Mounts<B> {
@@ -85,6 +86,7 @@ fn start<B: Broker, H: Handler>(
                   states,
                   stopping,
                   publisher,
+                  sends,
               }| {
             let serving: Arc<Serving<B, H>> = Arc::new(Serving {
                 name,
@@ -94,6 +96,7 @@ fn start<B: Broker, H: Handler>(
                 counters,
                 stopping,
                 publisher,
+                sends,
             });
             Box::new(move |partition| Box::pin(serve(partition, Arc::clone(&serving))))
         },

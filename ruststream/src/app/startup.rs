@@ -172,6 +172,7 @@ async fn subscribe<B: Broker, M: Broker>(
             states: Arc::clone(&app.states),
             stopping: stopping.clone(),
             publisher: publisher.clone(),
+            sends: mounted.requirements.sends(),
         };
         let start = start_of(mounted)(surroundings);
         let (broker, index) = (Arc::clone(&broker), app.first + i);
@@ -191,7 +192,8 @@ async fn subscribe<B: Broker, M: Broker>(
 fn destinations<M: Broker>(mounted: &[Mounted<M>], settings: &[Settings]) -> Option<Vec<Destination>> {
     let each = || mounted.iter().zip(settings);
     let needed = each().any(|(mounted, settings)| {
-        mounted.requirements.needs_publisher() || settings.dead_letter.is_some()
+        let requirements = &mounted.requirements;
+        requirements.replies() || requirements.sends() || settings.dead_letter.is_some()
     });
     let destinations = each().flat_map(|(mounted, settings)| {
         let topics = [&settings.reply, &settings.dead_letter].into_iter().flatten();

@@ -7,6 +7,7 @@ use super::Counters;
 use super::partition::{DeliveryOf, Driver, Ended, ReceiptOf, at, now};
 use crate::broker::{Broker, Partition, Publisher, Sender};
 use crate::dead_letter::{self, Why};
+use crate::handler::spare;
 use crate::settlement::{Job, Name, Reason, Role, TooMany, Turn, View};
 use crate::{Error, ErrorKind, PublishError, PublishErrorKind, Record};
 
@@ -109,7 +110,7 @@ where
                 return self.not_confirmed(name, no_publisher(&record));
             };
             match sender.try_send(&record, name) {
-                Ok(true) => return self.spare.put(record),
+                Ok(true) => return spare::put(record),
                 Ok(false) => {}
                 Err(error) => return self.not_confirmed(name, error.with_record(*record)),
             }
@@ -249,7 +250,7 @@ where
         };
         if let Some((name, record)) = self.outbox.take_waiting() {
             match sent {
-                Ok(()) => self.spare.put(record),
+                Ok(()) => spare::put(record),
                 Err(error) => self.not_confirmed(name, error.with_record(*record)),
             }
         }

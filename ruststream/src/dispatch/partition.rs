@@ -18,7 +18,7 @@ use super::joined::Joined;
 use super::lanes::Lanes;
 use crate::app::Stopping;
 use crate::broker::{Broker, Delivery, End, Partition, Publisher, Receipts, Subscription};
-use crate::handler::{Context, Outlet, Scope, SpareRecords, States};
+use crate::handler::{Context, Outlet, Scope, States};
 use crate::settlement::{Job, Letters, Limits, Outbox, Reason, Scheduler, Turn, Verdict};
 use crate::subscription::Settings;
 use crate::{BoxError, Error, ErrorKind, Failure, Handler, Outcome, PublishError, Record};
@@ -37,6 +37,8 @@ pub(crate) struct Serving<B: Broker, H> {
     pub(crate) stopping: Stopping,
     /// Where replies, dead letters and what handlers send go; `None` when there are none.
     pub(crate) publisher: Option<B::Publisher>,
+    /// The handler sends records itself.
+    pub(crate) sends: bool,
 }
 
 /// How a partition's loop ended.
@@ -71,10 +73,9 @@ pub(crate) async fn serve<B: Broker, H: Handler>(
         states: Arc::clone(&serving.states),
         shutdown: drain.clone(),
         reply: serving.settings.reply.clone(),
-        spare: SpareRecords::default(),
     };
     let call = |delivery, number| attempt(&*serving, &scope, number, delivery);
-    let mut driver = Driver::new(partition, &serving, &scope.spare, drain, call);
+    let mut driver = Driver::new(partition, &serving, drain, call);
     poll_fn(|cx| driver.poll(cx)).await
 }
 
@@ -101,7 +102,8 @@ async fn attempt<B: Broker, H: Handler>(
     attempt: u32,
     delivery: DeliveryOf<B>,
 ) -> Ended<B> {
-    let joined = serving.publisher.as_ref().map(Joined::new);
+    let publisher = serving.publisher.as_ref().filter(|_| serving.sends);
+    let joined = publisher.map(Joined::new);
     let outcome = {
         let outlet = joined.as_ref().map(|joined| joined as &dyn Outlet);
         let cx = Context::new(scope, attempt, outlet);
@@ -171,7 +173,6 @@ pub(super) struct Driver<'a, B: Broker, M, F> {
     pub(super) publisher: Option<&'a B::Publisher>,
     /// A place in the publisher's line, for the record that waits first.
     pub(super) line: Option<Line<'a, B>>,
-    pub(super) spare: &'a SpareRecords,
     stopping: &'a Stopping,
     /// Tells running handlers that the partition is to drain.
     drain: CancellationToken,
@@ -206,7 +207,6 @@ where
     fn new<H>(
         partition: PartitionOf<B>,
         serving: &'a Serving<B, H>,
-        spare: &'a SpareRecords,
         drain: CancellationToken,
         call: M,
     ) -> Self {
@@ -234,7 +234,6 @@ where
             counters: &serving.counters,
             publisher: serving.publisher.as_ref(),
             line: None,
-            spare,
             stopping: &serving.stopping,
             drain,
             drain_by: None,

@@ -1,7 +1,7 @@
 //! What surrounds one call of a handler.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -49,12 +49,8 @@ impl<'a> Context<'a> {
     /// payload is left to be written.
     #[inline]
     pub(crate) fn reply<D: Delivery>(self, source: &D) -> Box<Record> {
-        let scope = self.scope;
-        let mut record = scope
-            .spare
-            .take()
-            .unwrap_or_else(|| Box::new(Record::tombstone("")));
-        record.reuse(scope.reply.as_deref().unwrap_or_default());
+        let mut record = spare::take();
+        record.reuse(self.scope.reply.as_deref().unwrap_or_default());
         record.copy_key(source.key());
         record
     }
@@ -86,27 +82,36 @@ pub(crate) struct Scope {
     pub(crate) shutdown: CancellationToken,
     /// Where replies go.
     pub(crate) reply: Option<Arc<str>>,
-    pub(crate) spare: SpareRecords,
 }
 
-/// Records whose memory is used again, so that a reply allocates nothing. As many as replies wait for room: few.
-#[derive(Debug, Default)]
-pub(crate) struct SpareRecords(Mutex<Vec<Box<Record>>>);
+/// Records whose memory is used again, so that a reply allocates nothing: of each thread, so that nobody waits for them.
+pub(crate) mod spare {
+    use std::cell::RefCell;
 
-/// As many as a partition sends from one turn of its handlers; more would only keep memory.
-const SPARE: usize = 16;
+    use crate::Record;
 
-impl SpareRecords {
-    #[inline]
-    fn take(&self) -> Option<Box<Record>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    thread_local! {
+        static RECORDS: RefCell<Vec<Box<Record>>> = const { RefCell::new(Vec::new()) };
     }
 
+    /// A record is in use from the end of its handler until it is sent, mostly one at a time; those that wait for room are
+    /// more, and need not all be kept.
+    const KEPT: usize = 16;
+
     #[inline]
-    pub(crate) fn put(&self, record: Box<Record>) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE {
-            spare.push(record);
-        }
+    pub(super) fn take() -> Box<Record> {
+        RECORDS
+            .with_borrow_mut(Vec::pop)
+            .unwrap_or_else(|| Box::new(Record::tombstone("")))
+    }
+
+    /// Keeps a record that was sent.
+    #[inline]
+    pub(crate) fn put(record: Box<Record>) {
+        RECORDS.with_borrow_mut(|records| {
+            if records.len() < KEPT {
+                records.push(record);
+            }
+        });
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod reply;
 mod state;
 
 pub use context::Context;
-pub(crate) use context::{Scope, SpareRecords};
+pub(crate) use context::{Scope, spare};
 pub use extract::{FromDelivery, Meta, Shutdown};
 pub use key::{BigEndian, FromKey, Key, LittleEndian};
 pub(crate) use publisher::Outlet;

@@ -96,7 +96,7 @@ impl fmt::Debug for States {
 pub struct Requirements {
     states: Vec<(TypeId, &'static str)>,
     replies: bool,
-    publisher: bool,
+    sends: bool,
 }
 
 impl Requirements {
@@ -111,20 +111,19 @@ impl Requirements {
     /// The handler returns [`Outcome::Reply`](crate::Outcome::Reply).
     pub fn reply(&mut self) {
         self.replies = true;
-        self.publisher = true;
     }
 
     /// The handler takes a [`Publisher`](crate::Publisher).
     pub fn publisher(&mut self) {
-        self.publisher = true;
+        self.sends = true;
     }
 
-    pub(crate) fn needs_reply_topic(&self) -> bool {
+    pub(crate) fn replies(&self) -> bool {
         self.replies
     }
 
-    pub(crate) fn needs_publisher(&self) -> bool {
-        self.publisher
+    pub(crate) fn sends(&self) -> bool {
+        self.sends
     }
 
     /// One problem for each need of the subscription `name` that `states` does not meet.

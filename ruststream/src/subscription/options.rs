@@ -80,7 +80,7 @@ impl Options {
                  add .ordering(ProcessingOrder::Key) or .ordering(ProcessingOrder::Unordered)"
             ));
         }
-        match (&self.reply, requirements.needs_reply_topic()) {
+        match (&self.reply, requirements.replies()) {
             (None, true) => problem(
                 "its handler replies, and there is no topic for it: add .reply(\"topic\"), or `reply = \"topic\"` to the \
                  attribute"

@@ -3,7 +3,6 @@
 //! Not modelled: waiting for room. Its two sides write one variable each and then read the other's, which `SeqCst` makes
 //! safe, and loom has no total order of `SeqCst` accesses: it would report a wake-up that cannot be lost.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use loom::future::block_on;
@@ -49,7 +48,7 @@ fn serve(acks: &Results) {
 fn a_record_on_its_own_reaches_its_receipt() {
     loom::model(|| {
         let acks = acks();
-        let ticket = acks.take().unwrap();
+        let ticket = acks.take(None, -1, 0).unwrap();
         let client = spawn(&acks, move |acks| confirm(acks, ticket));
         resolve(&acks, ticket);
         client.join().unwrap();
@@ -61,7 +60,7 @@ fn a_record_on_its_own_reaches_its_receipt() {
 fn two_records_of_two_threads_reach_their_receipts_without_a_dispatcher() {
     model_of_three(|| {
         let acks = acks();
-        let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+        let tickets = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         let clients = tickets.map(|ticket| spawn(&acks, move |acks| confirm(acks, ticket)));
         for ticket in tickets {
             resolve(&acks, ticket);
@@ -77,7 +76,7 @@ fn two_records_of_two_threads_reach_their_receipts_without_a_dispatcher() {
 fn a_record_reaches_its_receipt_through_the_dispatcher() {
     model_of_three(|| {
         let acks = acks();
-        let [dropped, kept] = [acks.take().unwrap(), acks.take().unwrap()];
+        let [dropped, kept] = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         acks.forget(dropped);
         let dispatcher = spawn(&acks, serve);
         let client = spawn(&acks, move |acks| {
@@ -97,7 +96,7 @@ fn a_record_reaches_its_receipt_through_the_dispatcher() {
 fn a_dispatcher_that_ends_leaves_no_result_behind() {
     model_of_three(|| {
         let acks = acks();
-        let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+        let tickets = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         let served = acks.serve();
         let client = spawn(&acks, move |acks| {
             for ticket in tickets {
@@ -116,7 +115,7 @@ fn a_dispatcher_that_ends_leaves_no_result_behind() {
 fn the_place_of_a_dropped_receipt_is_freed_once() {
     loom::model(|| {
         let acks = acks();
-        let ticket = acks.take().unwrap();
+        let ticket = acks.take(None, -1, 0).unwrap();
         let client = spawn(&acks, move |acks| {
             assert!(acks.acknowledge(ticket.opaque(), Err("lost")));
         });
@@ -124,7 +123,7 @@ fn the_place_of_a_dropped_receipt_is_freed_once() {
         client.join().unwrap();
         assert_eq!(acks.take_unseen().count, 1);
         // The first chunk has two places: both can be had, each once.
-        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        let again = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         assert_ne!(again[0], again[1]);
         assert!(!acks.acknowledge(ticket.opaque(), Ok(LANDED)), "an old ticket");
     });
@@ -134,11 +133,11 @@ fn the_place_of_a_dropped_receipt_is_freed_once() {
 fn a_place_that_is_used_again_wakes_its_new_receipt() {
     model_of_three(|| {
         let acks = acks();
-        let first = acks.take().unwrap();
+        let first = acks.take(None, -1, 0).unwrap();
         let client = spawn(&acks, move |acks| confirm(acks, first));
         resolve(&acks, first);
         // The thread above may still be about to wake the place.
-        let second = acks.take().unwrap();
+        let second = acks.take(None, -1, 0).unwrap();
         let other = spawn(&acks, move |acks| confirm(acks, second));
         resolve(&acks, second);
         client.join().unwrap();
@@ -151,7 +150,7 @@ fn places_are_taken_and_given_by_two_threads() {
     model_of_three(|| {
         let acks = acks();
         let turn = |acks: &Results| {
-            let ticket = acks.take().unwrap();
+            let ticket = acks.take(None, -1, 0).unwrap();
             confirm(acks, ticket);
             assert_eq!(acks.claim(ticket), Some(Ok(LANDED)));
         };
@@ -163,9 +162,7 @@ fn places_are_taken_and_given_by_two_threads() {
 }
 
 fn sent_by(acks: &Results, sender: u32, name: u32) -> Ticket {
-    let ticket = acks.take().unwrap();
-    acks.note(ticket, Some(Addressee { stack: sender, name }), -1, 0);
-    ticket
+    acks.take(Some(Addressee { stack: sender, name }), -1, 0).unwrap()
 }
 
 /// A wake-up that is lost leaves the sender asleep.
@@ -178,7 +175,7 @@ fn a_sender_gets_the_results_of_two_threads() {
             let ticket = sent_by(&acks, sender, name);
             spawn(&acks, move |acks| confirm(acks, ticket))
         });
-        let (mut results, mut seen) = (VecDeque::new(), 0);
+        let (mut results, mut seen) = (Vec::new(), 0);
         while seen < 2 {
             block_on(poll_fn(|cx| acks.poll_sender(sender, cx)));
             acks.take_results(sender, &mut results);
@@ -190,7 +187,7 @@ fn a_sender_gets_the_results_of_two_threads() {
         acks.land_all();
         assert_eq!(acks.unconfirmed(), 0);
         // The first chunk has two places: both were given back, each once.
-        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        let again = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         assert_ne!(again[0], again[1]);
     });
 }
@@ -209,7 +206,7 @@ fn a_sender_that_is_dropped_leaves_no_place_behind_and_its_number_is_used_once()
             client.join().unwrap();
         }
         assert_eq!(acks.unconfirmed(), 0);
-        let again = [acks.take().unwrap(), acks.take().unwrap()];
+        let again = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
         assert_ne!(again[0], again[1]);
         let senders = [acks.open_sender().unwrap(), acks.open_sender().unwrap()];
         assert_ne!(senders[0], senders[1]);
@@ -228,7 +225,7 @@ fn a_late_look_at_a_sender_that_is_gone_takes_nothing_of_the_next_one() {
         let next = acks.open_sender().unwrap();
         let ticket = sent_by(&acks, next, 2);
         confirm(&acks, ticket);
-        let mut results = VecDeque::new();
+        let mut results = Vec::new();
         acks.take_results(next, &mut results);
         assert_eq!(results.len(), 1);
         client.join().unwrap();

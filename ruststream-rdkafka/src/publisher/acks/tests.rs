@@ -52,7 +52,7 @@ fn confirm(acks: &Acks<&'static str>, ticket: Ticket) {
 #[test]
 fn a_receipt_that_waits_is_woken_once_and_resolves_once() {
     let (acks, bell) = (acks(2), Arc::new(Bell::default()));
-    let ticket = acks.take().unwrap();
+    let ticket = acks.take(None, -1, 0).unwrap();
     assert!(poll(&acks, ticket, &bell).is_pending());
     confirm(&acks, ticket);
     assert_eq!(bell.rings(), 1);
@@ -72,7 +72,7 @@ fn a_receipt_that_waits_is_woken_once_and_resolves_once() {
 fn a_receipt_polled_before_the_dispatcher_hands_out_helps_itself() {
     let (acks, bell) = (acks(2), Arc::new(Bell::default()));
     let served = acks.serve();
-    let tickets = [acks.take().unwrap(), acks.take().unwrap()];
+    let tickets = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
     for ticket in tickets {
         confirm(&acks, ticket);
     }
@@ -90,7 +90,7 @@ fn the_dispatcher_is_woken_once_for_many_results() {
     let waker = Waker::from(Arc::clone(&bell));
     let cx = Context::from_waker(&waker);
     assert!(served.poll(&cx).is_pending());
-    let tickets: Vec<_> = (0..10).map(|_| acks.take().unwrap()).collect();
+    let tickets: Vec<_> = (0..10).map(|_| acks.take(None, -1, 0).unwrap()).collect();
     for ticket in &tickets {
         confirm(&acks, *ticket);
     }
@@ -110,7 +110,7 @@ fn the_dispatcher_is_woken_once_for_many_results() {
 fn a_single_record_is_resolved_without_the_dispatcher() {
     let (acks, bell) = (acks(2), Arc::new(Bell::default()));
     let _served = acks.serve();
-    let ticket = acks.take().unwrap();
+    let ticket = acks.take(None, -1, 0).unwrap();
     assert!(poll(&acks, ticket, &bell).is_pending());
     confirm(&acks, ticket);
     assert_eq!(bell.rings(), 1);
@@ -120,11 +120,11 @@ fn a_single_record_is_resolved_without_the_dispatcher() {
 #[test]
 fn without_a_dispatcher_results_find_their_receipts() {
     let (acks, bell) = (acks(4), Arc::new(Bell::default()));
-    let tickets = [acks.take().unwrap(), acks.take().unwrap(), acks.take().unwrap()];
+    let tickets = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
     let served = acks.serve();
     confirm(&acks, tickets[0]);
     assert!(poll(&acks, tickets[1], &bell).is_pending());
-    let before_its_end = acks.take().unwrap();
+    let before_its_end = acks.take(None, -1, 0).unwrap();
     confirm(&acks, before_its_end);
     drop(served);
     assert_eq!(
@@ -144,7 +144,7 @@ fn without_a_dispatcher_results_find_their_receipts() {
 fn a_dropped_receipt_frees_its_place_whoever_comes_second() {
     let acks = acks(1);
     for dropped_first in [true, false].repeat(2_000) {
-        let ticket = acks.take().expect("room");
+        let ticket = acks.take(None, -1, 0).expect("room");
         if dropped_first {
             acks.forget(ticket);
             confirm(&acks, ticket);
@@ -160,7 +160,7 @@ fn a_dropped_receipt_frees_its_place_whoever_comes_second() {
 #[test]
 fn a_failure_reaches_its_receipt_or_is_counted_as_unseen() {
     let acks = acks(3);
-    let [seen, early, late] = [(); 3].map(|()| acks.take().unwrap());
+    let [seen, early, late] = [(); 3].map(|()| acks.take(None, -1, 0).unwrap());
     acks.forget(early);
     for (ticket, failure) in [(seen, "seen"), (early, "early"), (late, "late")] {
         assert!(acks.acknowledge(ticket.opaque(), Err(failure)));
@@ -176,7 +176,7 @@ fn a_failure_reaches_its_receipt_or_is_counted_as_unseen() {
 #[test]
 fn what_never_came_is_failed_and_nothing_else() {
     let acks = acks(3);
-    let [confirmed, lost, refused] = [(); 3].map(|()| acks.take().unwrap());
+    let [confirmed, lost, refused] = [(); 3].map(|()| acks.take(None, -1, 0).unwrap());
     confirm(&acks, confirmed);
     acks.give_back(refused);
     assert_eq!(acks.fail_missing(|| "lost"), 1);
@@ -190,17 +190,17 @@ fn the_bound_counts_unconfirmed_records_not_receipts() {
     let (acks, bell) = (acks(2), Arc::new(Bell::default()));
     let mut kept = Vec::new();
     for _ in 0..5_000 {
-        let ticket = acks.take().unwrap();
+        let ticket = acks.take(None, -1, 0).unwrap();
         confirm(&acks, ticket);
         kept.push(ticket);
     }
-    let [one, _] = [acks.take().unwrap(), acks.take().unwrap()];
-    assert_eq!(acks.take(), None);
+    let [one, _] = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
+    assert_eq!(acks.take(None, -1, 0), None);
     let line = acks.join_line();
     acks.wait_for_room(&Waker::from(Arc::clone(&bell)));
     confirm(&acks, one);
     assert_eq!(bell.rings(), 1, "whoever waits is woken");
-    assert!(acks.take().is_some());
+    assert!(acks.take(None, -1, 0).is_some());
     drop(line);
     assert!(
         kept.into_iter()
@@ -225,7 +225,7 @@ fn whoever_is_woken_finds_the_room_of_their_record() {
     let acks = acks(3);
     let served = acks.serve();
     for count in 1..=3 {
-        let tickets: Vec<_> = (0..count).map(|_| acks.take().unwrap()).collect();
+        let tickets: Vec<_> = (0..count).map(|_| acks.take(None, -1, 0).unwrap()).collect();
         let looker = Arc::new(Looker {
             acks: Arc::clone(&acks),
             seen: AtomicU64::new(u64::MAX),
@@ -287,7 +287,7 @@ fn confirm_all(acks: &Acks<&'static str>, sent: &Mutex<Receiver<(Ticket, i64)>>)
 fn send_all(acks: &Acks<&'static str>, count: i64, sent: &SyncSender<(Ticket, i64)>) {
     for offset in 0..count {
         let ticket = loop {
-            if let Some(ticket) = acks.take() {
+            if let Some(ticket) = acks.take(None, -1, 0) {
                 break ticket;
             }
             acks.drain();
@@ -321,15 +321,14 @@ fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
 
 /// Sends a record for a sender.
 fn send(acks: &Acks<&'static str>, sender: u32, name: u32) -> Ticket {
-    let ticket = acks.take().unwrap();
-    acks.note(ticket, Some(Addressee { stack: sender, name }), -1, 0);
-    ticket
+    acks.take(Some(Addressee { stack: sender, name }), -1, 0).unwrap()
 }
 
 fn results(acks: &Acks<&'static str>, sender: u32) -> Vec<(u32, Result<(), &'static str>)> {
-    let mut results = VecDeque::new();
+    let mut results = Vec::new();
     acks.take_results(sender, &mut results);
-    results.into()
+    results.reverse();
+    results
 }
 
 #[test]
@@ -342,7 +341,7 @@ fn a_sender_takes_its_results_by_name_oldest_first_and_no_others() {
         send(&acks, one, 8),
         send(&acks, one, 9),
     ];
-    assert!(acks.take().is_none());
+    assert!(acks.take(None, -1, 0).is_none());
     for ticket in tickets.iter().rev() {
         let result = if *ticket == tickets[2] { Err("no") } else { Ok(OFFSET) };
         assert!(acks.acknowledge(ticket.opaque(), result));
@@ -403,15 +402,15 @@ fn who_waits_for_room_does_not_wait_for_a_sender_that_does_not_look() {
     let sender = acks.open_sender().unwrap();
     let [early, late] = [1, 2].map(|name| send(&acks, sender, name));
     confirm(&acks, early);
-    assert!(acks.take().is_none(), "its room is given back when it is taken");
+    assert!(acks.take(None, -1, 0).is_none(), "its room is given back when it is taken");
     let in_line = acks.join_line();
     acks.land_all();
-    assert!(acks.take().is_some());
+    assert!(acks.take(None, -1, 0).is_some());
     acks.wait_for_room(&Waker::from(Arc::clone(&bell)));
-    assert!(acks.take().is_none());
+    assert!(acks.take(None, -1, 0).is_none());
     confirm(&acks, late);
     assert_eq!(bell.rings(), 1);
-    assert!(acks.take().is_some());
+    assert!(acks.take(None, -1, 0).is_some());
     drop(in_line);
     assert_eq!(results(&acks, sender).len(), 2);
     assert_eq!(acks.unconfirmed(), 2, "no room was given back twice");
@@ -427,12 +426,11 @@ fn results_reach_their_senders_from_many_threads() {
             thread::spawn(move || {
                 let sender = acks.open_sender().unwrap();
                 let (mut sent, mut seen, mut under_way) = (0, 0, Vec::new());
-                let mut found = VecDeque::new();
+                let mut found = Vec::new();
                 while seen < EACH {
                     if sent < EACH
-                        && let Some(ticket) = acks.take()
+                        && let Some(ticket) = acks.take(Some(Addressee { stack: sender, name: sent }), -1, 0)
                     {
-                        acks.note(ticket, Some(Addressee { stack: sender, name: sent }), -1, 0);
                         sent += 1;
                         under_way.push(ticket);
                     }

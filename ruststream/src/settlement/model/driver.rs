@@ -251,7 +251,7 @@ impl Driver {
         while let Some((name, _)) = self.outbox.first_waiting()
             && self.wire.try_send(name)
         {
-            self.outbox.take_waiting().unwrap();
+            drop(self.outbox.take_waiting().unwrap());
             self.ledger.waits(-1);
         }
         self.hold_up();
