@@ -45,3 +45,7 @@ orders *args:
 # Instructions, allocations and throughput of a service on a real broker, beside a raw client loop.
 bench-consume *args:
     cargo bench -p ruststream-benches --bench consume -- {{args}}
+
+# Instructions, allocations, throughput and latency of a publisher on a real broker, beside rdkafka's `FutureProducer`.
+bench-publish *args:
+    cargo bench -p ruststream-benches --bench publish -- {{args}}

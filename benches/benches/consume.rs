@@ -4,11 +4,12 @@
 //! of interleaved rounds. `-- --gate` leaves the throughput out and fails past a limit.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::ExitCode;
 
 use clap::Parser;
 use ruststream::BoxError;
 use ruststream_benches::consumer::Mode;
+use ruststream_benches::harness::{self, Cost, Limits};
 use ruststream_benches::meter::Measured;
 use ruststream_benches::{callgrind, fill, statistics};
 use ruststream_kafka_cluster::Cluster;
@@ -45,100 +46,93 @@ struct Args {
 }
 
 /// A cost that is measured, with its limits a message.
-struct Cost {
+struct Case {
     name: &'static str,
     mode: Mode,
     partitions: i32,
-    /// Instructions on our threads.
-    instructions: f64,
-    /// Heap blocks: the user's own fields, and nothing else.
-    blocks: f64,
+    limits: Limits,
 }
 
+/// One owned field is one block.
+const OWNED: Limits = Limits::new(4_150.0, 1.0);
+
 /// The limits that this project promises, and the raw loop beside them without any.
-const COSTS: [Cost; 10] = [
-    cost("consume_json_512_tracked", Mode::Service, 1, 4_150.0, 1.0),
-    cost(
+const CASES: [Case; 10] = [
+    case("consume_json_512_tracked", Mode::Service, 1, OWNED),
+    case(
         "consume_json_512_tracked, 12 partitions",
         Mode::Service,
         12,
-        4_150.0,
-        1.0,
+        OWNED,
     ),
-    cost("consume_json_512_auto", Mode::ServiceAuto, 1, 4_150.0, 1.0),
-    cost(
+    case("consume_json_512_auto", Mode::ServiceAuto, 1, OWNED),
+    case(
         "consume_json_512_borrowed_tracked",
         Mode::ServiceBorrowed,
         1,
-        4_150.0,
-        0.0,
+        Limits::new(4_150.0, 0.0),
     ),
-    cost("consume_bytes_tracked", Mode::ServiceBytes, 1, f64::INFINITY, 0.0),
-    cost("reply_tracked", Mode::ServiceReply, 1, 5_800.0, 0.0),
-    cost("pending_once", Mode::ServicePending, 1, f64::INFINITY, 1.0),
-    cost(
-        "raw_recv_json_512_tracked",
-        Mode::Raw,
+    case(
+        "consume_bytes_tracked",
+        Mode::ServiceBytes,
         1,
-        f64::INFINITY,
-        f64::INFINITY,
+        Limits::new(f64::INFINITY, 0.0),
     ),
-    cost(
+    case(
+        "reply_tracked",
+        Mode::ServiceReply,
+        1,
+        Limits::new(5_800.0, 0.0),
+    ),
+    case(
+        "pending_once",
+        Mode::ServicePending,
+        1,
+        Limits::new(f64::INFINITY, 1.0),
+    ),
+    case("raw_recv_json_512_tracked", Mode::Raw, 1, Limits::NONE),
+    case(
         "raw_recv_json_512_tracked, 12 partitions",
         Mode::Raw,
         12,
-        f64::INFINITY,
-        f64::INFINITY,
+        Limits::NONE,
     ),
-    cost(
-        "raw_recv_json_512_auto",
-        Mode::RawAuto,
-        1,
-        f64::INFINITY,
-        f64::INFINITY,
-    ),
+    case("raw_recv_json_512_auto", Mode::RawAuto, 1, Limits::NONE),
 ];
 
-const fn cost(name: &'static str, mode: Mode, partitions: i32, instructions: f64, blocks: f64) -> Cost {
-    Cost {
+const fn case(name: &'static str, mode: Mode, partitions: i32, limits: Limits) -> Case {
+    Case {
         name,
         mode,
         partitions,
-        instructions,
-        blocks,
+        limits,
     }
 }
-
-/// Growth of a vector here and there: an allocation a message would be 1.
-const BLOCKS_SLACK: f64 = 0.005;
 
 /// How long the first record waits so that everything is fetched: under valgrind, and without.
 const HOLD_VALGRIND: u64 = 8_000;
 const HOLD: u64 = 1_500;
 
-fn main() -> Result<(), BoxError> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    harness::exit(bench(&Args::parse()))
+}
+
+fn bench(args: &Args) -> Result<(), BoxError> {
+    if !args.throughput {
+        callgrind::check()?;
+    }
     let cluster = Cluster::start(1)?;
     let missed = if args.throughput {
         Vec::new()
     } else {
         costs(&cluster, args.messages, &args.only)?
     };
-    if args.gate {
-        return if missed.is_empty() {
-            Ok(())
-        } else {
-            Err(missed.join("\n").into())
-        };
+    if !args.gate {
+        for partitions in [1, 12] {
+            throughput(&cluster, partitions, args.records, args.rounds)?;
+        }
     }
-    for partitions in [1, 12] {
-        throughput(&cluster, partitions, args.records, args.rounds)?;
-    }
-    if missed.is_empty() {
-        Ok(())
-    } else {
-        Err(missed.join("\n").into())
-    }
+    harness::verdict(&missed)
 }
 
 /// A topic with `count` records in `partitions` partitions.
@@ -170,52 +164,43 @@ fn costs(cluster: &Cluster, messages: u64, only: &str) -> Result<Vec<String>, Bo
         "", "instructions", "librdkafka's", "blocks"
     );
     let mut missed = Vec::new();
-    for cost in COSTS.iter().filter(|cost| cost.name.contains(only)) {
+    for case in CASES.iter().filter(|case| case.name.contains(only)) {
         let Some((_, short, long)) = topics
             .iter()
-            .find(|(partitions, ..)| *partitions == cost.partitions)
+            .find(|(partitions, ..)| *partitions == case.partitions)
         else {
             continue;
         };
-        let args =
-            |topic: &str, count, hold| arguments(cost.mode, &cluster.bootstrap(), topic, count, hold, 10);
-        let consumer = Path::new(env!("CARGO_BIN_EXE_consumer"));
-        let run = |topic, count| -> Result<_, BoxError> {
-            let (out, instructions) = callgrind::run(consumer, &args(topic, count, HOLD_VALGRIND))?;
-            serde_json::from_str::<Measured>(out.trim())?.check(count, cost.mode.checksum(count))?;
-            Ok(instructions)
-        };
-        let (less, more) = (run(short, messages)?, run(long, 2 * messages)?);
-        let each = |less: u64, more: u64| more.saturating_sub(less) as f64 / messages as f64;
-        let (ours, theirs) = (each(less.ours, more.ours), each(less.librdkafka, more.librdkafka));
-        let counted = measure(
-            env!("CARGO_BIN_EXE_consumer-dhat"),
-            &args(long, 2 * messages, HOLD),
-        )?
-        .check(2 * messages, cost.mode.checksum(2 * messages))?;
-        let blocks = counted.blocks_each();
-        println!("{:42} {ours:12.0} {theirs:12.0} {blocks:8.3}", cost.name);
-        if ours > cost.instructions {
-            missed.push(format!(
-                "{}: {ours:.0} instructions, the limit is {}",
-                cost.name, cost.instructions
-            ));
-        }
-        if blocks > cost.blocks + BLOCKS_SLACK {
-            missed.push(format!(
-                "{}: {blocks:.3} heap blocks, the limit is {}",
-                cost.name, cost.blocks
-            ));
-        }
+        let cost = cost(case, &cluster.bootstrap(), (short, long), messages)?;
+        let (ours, theirs) = (cost.ours(), cost.librdkafka);
+        println!("{:42} {ours:12.0} {theirs:12.0} {:8.3}", case.name, cost.blocks);
+        missed.extend(cost.past(case.name, case.limits));
     }
     Ok(missed)
+}
+
+/// What a message costs, from a topic with `messages` and one with twice as many.
+fn cost(case: &Case, servers: &str, topics: (&str, &str), messages: u64) -> Result<Cost, BoxError> {
+    let (short, long) = topics;
+    let args = |topic: &str, count, hold| arguments(case.mode, servers, topic, count, hold, 10);
+    let consumer = Path::new(env!("CARGO_BIN_EXE_consumer"));
+    let run = |topic, count| -> Result<_, BoxError> {
+        let (out, instructions) = callgrind::run(consumer, &args(topic, count, HOLD_VALGRIND))?;
+        serde_json::from_str::<Measured>(out.trim())?.check(count, case.mode.checksum(count))?;
+        Ok(instructions)
+    };
+    let (less, more) = (run(short, messages)?, run(long, 2 * messages)?);
+    let counter = Path::new(env!("CARGO_BIN_EXE_consumer-dhat"));
+    let counted: Measured = harness::run(counter, &args(long, 2 * messages, HOLD))?;
+    let counted = counted.check(2 * messages, case.mode.checksum(2 * messages))?;
+    Ok(Cost::new(less, more, messages, counted.blocks_each()))
 }
 
 /// Prints the throughput of interleaved rounds: the service, the raw loop, and the raw loop as people run it.
 #[allow(clippy::print_stdout, reason = "a benchmark prints")]
 fn throughput(cluster: &Cluster, partitions: i32, records: u64, rounds: u32) -> Result<(), BoxError> {
     let topic = topic(cluster, partitions, records)?;
-    let service = env!("CARGO_BIN_EXE_consumer");
+    let consumer = Path::new(env!("CARGO_BIN_EXE_consumer"));
     let loops = [
         ("#[subscriber] service", Mode::Service, 10),
         ("raw recv loop, same settings", Mode::Raw, 10),
@@ -225,7 +210,8 @@ fn throughput(cluster: &Cluster, partitions: i32, records: u64, rounds: u32) -> 
     for round in 0..=rounds {
         for (runs, (_, mode, backoff)) in runs.iter_mut().zip(loops) {
             let args = arguments(mode, &cluster.bootstrap(), &topic, records, 0, backoff);
-            let measured = measure(service, &args)?.check(records, mode.checksum(records))?;
+            let measured: Measured = harness::run(consumer, &args)?;
+            let measured = measured.check(records, mode.checksum(records))?;
             // The first round warms the broker's page cache up.
             if round > 0 {
                 runs.push(measured);
@@ -264,17 +250,4 @@ fn arguments(mode: Mode, servers: &str, topic: &str, count: u64, hold: u64, back
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value]);
     std::iter::once(mode.name()).chain(options).collect()
-}
-
-/// Runs a consumer to its end; its figures.
-fn measure(program: &str, args: &[String]) -> Result<Measured, BoxError> {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("{program} {} failed: {}", args.join(" "), output.status).into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -1,10 +1,11 @@
-//! Fills topics.
+//! Fills topics, and says what is in them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdkafka::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, ThreadedProducer};
 use ruststream::BoxError;
@@ -59,4 +60,23 @@ pub fn fill(servers: &str, topic: &str, partitions: i32, count: u64) -> Result<(
         all if all == count => Ok(()),
         some => Err(format!("only {some} of {count} records were delivered to {topic}").into()),
     }
+}
+
+/// How long the broker may take for one partition.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The end offset of each partition of a topic from which nothing was removed.
+///
+/// # Errors
+///
+/// The broker did not answer, or the first records are gone.
+pub fn ends(servers: &str, topic: &str, partitions: i32) -> Result<Vec<i64>, BoxError> {
+    let consumer: BaseConsumer = rdkafka::ClientConfig::new()
+        .set("bootstrap.servers", servers)
+        .create()?;
+    let end = |partition| match consumer.fetch_watermarks(topic, partition, ANSWER)? {
+        (0, end) => Ok(end),
+        (first, _) => Err(format!("{topic}/{partition} begins at {first}: records are gone").into()),
+    };
+    (0..partitions).map(end).collect()
 }

@@ -1,4 +1,4 @@
-//! What a measured consumer counts, and the line that it prints.
+//! Clocks and counters of a measured program; what a measured consumer counts, and the line that it prints.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +17,40 @@ pub struct Meter {
     marks: Mutex<(Option<Mark>, Option<Mark>)>,
 }
 
+/// A moment in a measured program.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+pub struct Mark {
     at: Instant,
     cpu: Duration,
     blocks: u64,
+}
+
+/// What passed between two moments.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Spent {
+    /// Time.
+    pub seconds: f64,
+    /// CPU time of the whole process, user and system.
+    pub cpu_seconds: f64,
+    /// Heap blocks that Rust code allocated; 0 without the dhat allocator.
+    pub blocks: u64,
+}
+
+impl Spent {
+    /// So many records a second.
+    pub fn rate(&self, records: u64) -> f64 {
+        records as f64 / self.seconds
+    }
+
+    /// CPU time of the whole process for each of so many records, in microseconds.
+    pub fn cpu_micros(&self, records: u64) -> f64 {
+        self.cpu_seconds * 1e6 / records as f64
+    }
+
+    /// Heap blocks for each of so many records.
+    pub fn blocks_each(&self, records: u64) -> f64 {
+        self.blocks as f64 / records as f64
+    }
 }
 
 /// What a run measured: one line of JSON on standard output.
@@ -32,27 +61,24 @@ pub struct Measured {
     /// The sum of their ids.
     pub sum: u64,
     /// From the first record to the last.
-    pub seconds: f64,
-    /// CPU time of the whole process in that time, user and system.
-    pub cpu_seconds: f64,
-    /// Heap blocks that Rust code allocated in that time; 0 without the dhat allocator.
-    pub blocks: u64,
+    #[serde(flatten)]
+    pub spent: Spent,
 }
 
 impl Measured {
     /// Records a second.
     pub fn rate(&self) -> f64 {
-        (self.count - 1) as f64 / self.seconds
+        self.spent.rate(self.count - 1)
     }
 
     /// CPU time of the whole process a record, in microseconds.
     pub fn cpu_micros(&self) -> f64 {
-        self.cpu_seconds * 1e6 / (self.count - 1) as f64
+        self.spent.cpu_micros(self.count - 1)
     }
 
     /// Heap blocks a record.
     pub fn blocks_each(&self) -> f64 {
-        self.blocks as f64 / (self.count - 1) as f64
+        self.spent.blocks_each(self.count - 1)
     }
 
     /// Fails unless every record was seen once: by their number and the sum of their ids.
@@ -99,10 +125,7 @@ impl Meter {
 
     #[cold]
     fn first(&self) {
-        let until = Instant::now() + self.hold;
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            std::thread::park_timeout(left);
-        }
+        hold(self.hold);
         if let Ok(mut marks) = self.marks.lock() {
             marks.0 = Some(Mark::now());
         }
@@ -133,20 +156,36 @@ impl Meter {
         Ok(Measured {
             count: self.seen.load(Ordering::Relaxed),
             sum: self.sum.load(Ordering::Relaxed),
-            seconds: (last.at - first.at).as_secs_f64(),
-            cpu_seconds: last.cpu.saturating_sub(first.cpu).as_secs_f64(),
-            blocks: last.blocks - first.blocks,
+            spent: first.until(last),
         })
     }
 }
 
+/// Blocks this thread so long: the client's threads get done what they have.
+pub fn hold(time: Duration) {
+    let until = Instant::now() + time;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        std::thread::park_timeout(left);
+    }
+}
+
 impl Mark {
-    fn now() -> Self {
+    /// Now.
+    pub fn now() -> Self {
         let cpu = cpu_time::ProcessTime::try_now().map_or(Duration::ZERO, |time| time.as_duration());
         Self {
             at: Instant::now(),
             cpu,
             blocks: BLOCKS.get().map_or(0, |blocks| blocks()),
+        }
+    }
+
+    /// What passed from this moment to a later one.
+    pub fn until(self, last: Self) -> Spent {
+        Spent {
+            seconds: (last.at - self.at).as_secs_f64(),
+            cpu_seconds: last.cpu.saturating_sub(self.cpu).as_secs_f64(),
+            blocks: last.blocks - self.blocks,
         }
     }
 }

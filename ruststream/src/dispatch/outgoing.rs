@@ -14,7 +14,7 @@ use crate::{Error, ErrorKind, PublishError, PublishErrorKind, Record};
 impl<'a, B, M, F> Driver<'a, B, M, F>
 where
     B: Broker,
-    M: Fn(DeliveryOf<B>, u32) -> F,
+    M: Fn(DeliveryOf<B>, u32, u32) -> F,
     F: Future<Output = Ended<B>>,
 {
     /// Sends the reply of a delivery that the scheduler holds as unconfirmed.

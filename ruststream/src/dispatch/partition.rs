@@ -14,11 +14,11 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Counters;
-use super::joined::Joined;
+use super::joined::Joining;
 use super::lanes::Lanes;
 use crate::app::Stopping;
 use crate::broker::{Broker, Delivery, End, Partition, Publisher, Receipts, Subscription};
-use crate::handler::{Context, Outlet, Scope, States};
+use crate::handler::{Context, Outlets, Scope, States};
 use crate::settlement::{Job, Letters, Limits, Outbox, Reason, Scheduler, Turn, Verdict};
 use crate::subscription::Settings;
 use crate::{BoxError, Error, ErrorKind, Failure, Handler, Outcome, PublishError, Record};
@@ -68,13 +68,21 @@ pub(crate) async fn serve<B: Broker, H: Handler>(
     serving: Arc<Serving<B, H>>,
 ) -> PartitionEnd {
     let drain = CancellationToken::new();
+    let publisher = serving.publisher.clone().filter(|_| serving.sends);
+    let joining = publisher.map(|publisher| Arc::new(Joining::new(publisher)));
     let scope = Scope {
         subscription: Arc::clone(&serving.name),
         states: Arc::clone(&serving.states),
         shutdown: drain.clone(),
         reply: serving.settings.reply.clone(),
+        outlets: joining.clone().map(|joining| joining as Arc<dyn Outlets>),
     };
-    let call = |delivery, number| attempt(&*serving, &scope, number, delivery);
+    let calls = Calls::<B, H> {
+        handler: &serving.handler,
+        scope: &scope,
+        joining: joining.as_deref(),
+    };
+    let call = |delivery, attempt, number| one_call(&calls, delivery, attempt, number);
     let mut driver = Driver::new(partition, &serving, drain, call);
     poll_fn(|cx| driver.poll(cx)).await
 }
@@ -95,21 +103,25 @@ pub(super) struct Rest<B: Broker> {
     receipts: Vec<ReceiptOf<B>>,
 }
 
+/// What all calls of a partition need.
+struct Calls<'a, B: Broker, H> {
+    handler: &'a H,
+    scope: &'a Scope,
+    joining: Option<&'a Joining<B::Publisher>>,
+}
+
 /// One call of the handler. It owns the delivery and lends it, so that a panic cannot take it away.
-async fn attempt<B: Broker, H: Handler>(
-    serving: &Serving<B, H>,
-    scope: &Scope,
-    attempt: u32,
+async fn one_call<B: Broker, H: Handler>(
+    calls: &Calls<'_, B, H>,
     delivery: DeliveryOf<B>,
+    attempt: u32,
+    number: u32,
 ) -> Ended<B> {
-    let publisher = serving.publisher.as_ref().filter(|_| serving.sends);
-    let joined = publisher.map(Joined::new);
     let outcome = {
-        let outlet = joined.as_ref().map(|joined| joined as &dyn Outlet);
-        let cx = Context::new(scope, attempt, outlet);
-        let mut call = pin!(serving.handler.call(&delivery, cx));
+        let cx = Context::new(calls.scope, attempt, number);
+        let mut call = pin!(calls.handler.call(&delivery, cx));
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let span = span(&delivery, scope, attempt);
+            let span = span(&delivery, calls.scope, attempt);
             poll_fn(|cx| {
                 let _entered = span.enter();
                 poll_caught(call.as_mut(), cx)
@@ -119,15 +131,25 @@ async fn attempt<B: Broker, H: Handler>(
             poll_fn(|cx| poll_caught(call.as_mut(), cx)).await
         }
     };
-    let receipts = joined.map(Joined::unseen).unwrap_or_default();
+    if let Some(joining) = calls.joining {
+        let receipts = joining.end(number);
+        return Ended::otherwise(delivery, outcome, receipts);
+    }
     match outcome {
-        Outcome::Ack if receipts.is_empty() => Ended::Acked,
-        Outcome::Reply(record) if receipts.is_empty() => Ended::Replied(delivery, record),
-        outcome => Ended::Otherwise(Box::new(Rest {
+        Outcome::Ack => Ended::Acked,
+        Outcome::Reply(record) => Ended::Replied(delivery, record),
+        outcome => Ended::otherwise(delivery, outcome, Vec::new()),
+    }
+}
+
+impl<B: Broker> Ended<B> {
+    #[cold]
+    fn otherwise(delivery: DeliveryOf<B>, outcome: Outcome, receipts: Vec<ReceiptOf<B>>) -> Self {
+        Self::Otherwise(Box::new(Rest {
             delivery,
             outcome,
             receipts,
-        })),
+        }))
     }
 }
 
@@ -165,8 +187,10 @@ pub(super) struct Driver<'a, B: Broker, M, F> {
     pub(super) receipts: Receipts<B::Publisher>,
     pub(super) letters: Letters,
     lanes: Lanes<F, Turn>,
-    /// Makes the future of one call: delivery, number of the attempt.
+    /// Makes the future of one call: delivery, number of the attempt, number of the call.
     call: M,
+    /// How many calls were made; wraps.
+    calls: u32,
     pub(super) name: &'a str,
     pub(super) settings: &'a Settings,
     pub(super) counters: &'a Counters,
@@ -201,7 +225,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(1);
 impl<'a, B, M, F> Driver<'a, B, M, F>
 where
     B: Broker,
-    M: Fn(DeliveryOf<B>, u32) -> F,
+    M: Fn(DeliveryOf<B>, u32, u32) -> F,
     F: Future<Output = Ended<B>>,
 {
     fn new<H>(
@@ -229,6 +253,7 @@ where
             letters: Letters::new(settings.dead_letter_limit),
             lanes: Lanes::new(settings.concurrency),
             call,
+            calls: 0,
             name: &serving.name,
             settings,
             counters: &serving.counters,
@@ -326,7 +351,11 @@ where
         let clock = std::cell::OnceCell::new();
         while let Some(job) = self.scheduler.next(|| *clock.get_or_init(now)) {
             let Job { turn, delivery } = job;
-            if let Poll::Ready(ended) = self.lanes.start(turn, || (self.call)(delivery, turn.attempt)) {
+            let number = self.next_call();
+            if let Poll::Ready(ended) = self
+                .lanes
+                .start(turn, || (self.call)(delivery, turn.attempt, number))
+            {
                 self.complete(turn, ended);
             }
         }
@@ -365,7 +394,11 @@ where
             self.scheduler.deliver(offset, None, delivery)
         };
         let Some(Job { turn, delivery }) = job else { return };
-        match self.lanes.start(turn, || (self.call)(delivery, turn.attempt)) {
+        let number = self.next_call();
+        match self
+            .lanes
+            .start(turn, || (self.call)(delivery, turn.attempt, number))
+        {
             Poll::Ready(Ended::Acked) => {
                 self.scheduler.pass(turn.ticket);
                 self.settled += 1;
@@ -380,6 +413,12 @@ where
                 self.complete(turn, ended);
             }
         }
+    }
+
+    #[inline]
+    fn next_call(&mut self) -> u32 {
+        self.calls = self.calls.wrapping_add(1);
+        self.calls
     }
 
     /// Ends an open job by its outcome.
@@ -406,6 +445,14 @@ where
             receipts,
         } = rest;
         match outcome {
+            Outcome::Ack if receipts.is_empty() => {
+                self.settled += 1;
+                self.scheduler.settle(&turn);
+            }
+            Outcome::Reply(record) if receipts.is_empty() => {
+                self.scheduler.finish_unconfirmed(&turn);
+                self.reply(turn, delivery, record);
+            }
             Outcome::Ack | Outcome::Skip if !receipts.is_empty() => {
                 if matches!(outcome, Outcome::Skip) {
                     Counters::add(&self.counters.skipped, 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::publisher::Outlet;
+use super::publisher::{Outlet, Outlets};
 use super::state::States;
 use crate::Record;
 use crate::broker::Delivery;
@@ -17,16 +17,17 @@ use crate::broker::Delivery;
 pub struct Context<'a> {
     scope: &'a Scope,
     attempt: u32,
-    outlet: Option<&'a dyn Outlet>,
+    /// Differs among the open calls of a partition.
+    call: u32,
 }
 
 impl<'a> Context<'a> {
     #[inline]
-    pub(crate) fn new(scope: &'a Scope, attempt: u32, outlet: Option<&'a dyn Outlet>) -> Self {
+    pub(crate) fn new(scope: &'a Scope, attempt: u32, call: u32) -> Self {
         Self {
             scope,
             attempt,
-            outlet,
+            call,
         }
     }
 
@@ -59,8 +60,9 @@ impl<'a> Context<'a> {
         &self.scope.shutdown
     }
 
-    pub(crate) fn outlet(self) -> Option<&'a dyn Outlet> {
-        self.outlet
+    pub(crate) fn outlet(self) -> Option<Arc<dyn Outlet>> {
+        let outlets = self.scope.outlets.as_ref()?;
+        Some(outlets.of(self.call))
     }
 }
 
@@ -82,6 +84,8 @@ pub(crate) struct Scope {
     pub(crate) shutdown: CancellationToken,
     /// Where replies go.
     pub(crate) reply: Option<Arc<str>>,
+    /// Where what handlers send goes; `None` when they do not.
+    pub(crate) outlets: Option<Arc<dyn Outlets>>,
 }
 
 /// Records whose memory is used again, so that a reply allocates nothing: of each thread, so that nobody waits for them.

@@ -12,7 +12,7 @@ pub use context::Context;
 pub(crate) use context::{Scope, spare};
 pub use extract::{FromDelivery, Meta, Shutdown};
 pub use key::{BigEndian, FromKey, Key, LittleEndian};
-pub(crate) use publisher::Outlet;
+pub(crate) use publisher::{Outlet, Outlets};
 pub use publisher::{Publisher, Sending};
 pub use reply::Reply;
 pub(crate) use state::States;

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use super::{Context, FromDelivery, Requirements};
@@ -42,17 +44,27 @@ use crate::{Confirmed, Failure, PublishError, PublishErrorKind, Record};
 /// subscription stops. A failure that the handler saw is the handler's: return it, and the delivery is tried again.
 ///
 /// What a handler sends is not taken back when it then fails: the next attempt sends it again.
-#[derive(Clone, Copy)]
-pub struct Publisher<'m>(&'m dyn Outlet);
+#[derive(Clone)]
+pub struct Publisher<'m> {
+    outlet: Arc<dyn Outlet>,
+    /// It is of no use when its call is over.
+    call: PhantomData<&'m ()>,
+}
 
 /// A record on its way. Await it for the confirmation, or drop it: the delivery waits for it in any case.
 #[must_use = "await it for the confirmation, or drop it with `let _ =`: its delivery is settled after it in any case"]
 pub struct Sending<'m> {
-    outlet: &'m dyn Outlet,
+    publisher: Publisher<'m>,
     record: usize,
 }
 
-/// Where the records of one call go; what they are stays with the partition's loop.
+/// The ways out of a partition's calls.
+pub(crate) trait Outlets: fmt::Debug + Send + Sync {
+    /// The one of an open call.
+    fn of(&self, call: u32) -> Arc<dyn Outlet>;
+}
+
+/// Where the records of one call go; what their receipts are is known to the partition's loop only.
 pub(crate) trait Outlet: Send + Sync {
     /// Sends a record if there is room; the error has it when there is none.
     fn try_send(&self, record: Record) -> Result<usize, PublishError>;
@@ -78,17 +90,15 @@ impl<'m> Publisher<'m> {
     ///
     /// A future that is dropped before it is ready has sent nothing.
     pub async fn send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
-        let outlet = self.0;
-        let error = match outlet.try_send(record) {
-            Ok(record) => return Ok(Sending { outlet, record }),
+        let error = match self.outlet.try_send(record) {
+            Ok(record) => return Ok(self.sending(record)),
             Err(error) if error.kind() == PublishErrorKind::Full => error,
             Err(error) => return Err(error),
         };
         let Some(record) = error.into_record() else {
             unreachable!("a full publisher hands the record back")
         };
-        let record = outlet.send(record).await?;
-        Ok(Sending { outlet, record })
+        self.outlet.send(record).await.map(|record| self.sending(record))
     }
 
     /// Sends the record if there is room. Never waits.
@@ -97,9 +107,7 @@ impl<'m> Publisher<'m> {
     ///
     /// [`Full`](crate::PublishErrorKind::Full) when there is no room, else the record was refused; the error has it.
     pub fn try_send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
-        let outlet = self.0;
-        let record = outlet.try_send(record)?;
-        Ok(Sending { outlet, record })
+        self.outlet.try_send(record).map(|record| self.sending(record))
     }
 
     /// Sends the record and waits for its confirmation.
@@ -114,11 +122,22 @@ impl<'m> Publisher<'m> {
     pub async fn publish(&self, record: Record) -> Result<Confirmed, PublishError> {
         self.send(record).await?.await
     }
+
+    fn sending(&self, record: usize) -> Sending<'m> {
+        Sending {
+            publisher: self.clone(),
+            record,
+        }
+    }
 }
 
 impl<'m> FromDelivery<'m> for Publisher<'m> {
     fn from_delivery<D: Delivery>(_delivery: &'m D, cx: Context<'m>) -> Result<Self, Failure> {
-        cx.outlet().map(Self).ok_or_else(missing)
+        let outlet = cx.outlet().ok_or_else(missing)?;
+        Ok(Self {
+            outlet,
+            call: PhantomData,
+        })
     }
 
     fn requires(requirements: &mut Requirements) {
@@ -141,7 +160,7 @@ impl Future for Sending<'_> {
     ///
     /// When it has resolved before.
     fn poll(self: Pin<&mut Self>, cx: &mut Task<'_>) -> Poll<Self::Output> {
-        self.outlet.poll_confirmed(self.record, cx)
+        self.publisher.outlet.poll_confirmed(self.record, cx)
     }
 }
 

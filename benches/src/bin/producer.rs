@@ -1,0 +1,5 @@
+//! A measured producer: see `ruststream_benches::producer`.
+
+fn main() -> Result<(), ruststream::BoxError> {
+    ruststream_benches::producer::main()
+}
