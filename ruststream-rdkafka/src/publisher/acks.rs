@@ -351,7 +351,11 @@ impl<F> Acks<F> {
         if is_empty() {
             stack.waker.register(cx.waker());
         }
-        if is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        if is_empty() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
     }
 
     /// Ends a sender that has not got the results of `left` records.

@@ -39,7 +39,9 @@ impl Sender for KafkaSender {
     #[inline]
     fn try_send(&mut self, record: &Record, name: u32) -> Result<bool, PublishError> {
         // Without a number its records stand in line, one by one.
-        let Some(stack) = self.number else { return Ok(false) };
+        let Some(stack) = self.number else {
+            return Ok(false);
+        };
         if self.shared.results.has_line() {
             return Ok(false);
         }

@@ -71,10 +71,7 @@ impl<O: Publisher> Outlet for Joined<O> {
         self.publisher.try_send(record).map(|receipt| self.join(receipt))
     }
 
-    fn send(
-        &self,
-        record: Record,
-    ) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>> {
+    fn send(&self, record: Record) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>> {
         Box::pin(async move {
             let receipt = self.publisher.send(record).await?;
             Ok(self.join(receipt))

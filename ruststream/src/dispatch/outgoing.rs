@@ -91,7 +91,15 @@ where
         let (name, at, attempts) = (self.name, at(&self.partition, turn), turn.attempt);
         let counted = self.letters.count(self.handled + self.settled);
         counted.map_err(|too_many| limit_error(name, &at, topic, too_many, &message))?;
-        tracing::warn!(subscription = name, at, attempts, kind, error = message, topic, "goes to the dead-letter topic");
+        tracing::warn!(
+            subscription = name,
+            at,
+            attempts,
+            kind,
+            error = message,
+            topic,
+            "goes to the dead-letter topic"
+        );
         let why = Why {
             group: self.partition.group().to_owned(),
             subscription: name.to_owned(),
@@ -157,7 +165,10 @@ where
 
     /// Keeps the task's waker for results. Ready: there is something to look at already.
     pub(super) fn poll_results(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let sent = self.sender.as_mut().map_or(Poll::Pending, |sender| sender.poll_next(cx));
+        let sent = self
+            .sender
+            .as_mut()
+            .map_or(Poll::Pending, |sender| sender.poll_next(cx));
         let received = self.receipts.poll_next(cx);
         if sent.is_ready() { sent } else { received }
     }

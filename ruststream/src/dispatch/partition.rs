@@ -395,14 +395,17 @@ where
         };
         let Some(Job { turn, delivery }) = job else { return };
         let number = self.next_call();
-        match self
+        let polled = self
             .lanes
-            .start(turn, || (self.call)(delivery, turn.attempt, number))
-        {
-            Poll::Ready(Ended::Acked) => {
-                self.scheduler.pass(turn.ticket);
-                self.settled += 1;
-            }
+            .start(turn, || (self.call)(delivery, turn.attempt, number));
+        if matches!(polled, Poll::Ready(Ended::Acked)) {
+            // It holds nothing. Dropping it would look for that: 20 instructions of 240.
+            std::mem::forget(polled);
+            self.scheduler.pass(turn.ticket);
+            self.settled += 1;
+            return;
+        }
+        match polled {
             Poll::Pending => self.scheduler.open(&turn),
             Poll::Ready(Ended::Replied(delivery, record)) => {
                 self.scheduler.pass_unconfirmed(&turn);
@@ -478,8 +481,7 @@ where
             Counters::add(&self.counters.failed, 1);
         }
         let has_dead_letters = self.settings.dead_letter.is_some();
-        let (verdict, reason) =
-            Verdict::of(outcome, attempt, &self.settings.retry, has_dead_letters, random);
+        let (verdict, reason) = Verdict::of(outcome, attempt, &self.settings.retry, has_dead_letters, random);
         let turn = job.turn;
         match (self.scheduler.complete(job, &verdict, now), reason) {
             (Some(job), Some(reason)) => self.dead_letter(job, &reason),

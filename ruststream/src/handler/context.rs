@@ -24,11 +24,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn new(scope: &'a Scope, attempt: u32, call: u32) -> Self {
-        Self {
-            scope,
-            attempt,
-            call,
-        }
+        Self { scope, attempt, call }
     }
 
     /// The subscription's name.

@@ -93,19 +93,30 @@ impl Watermark {
     }
 
     /// Settles a delivery. `false` when its ticket is late: of an older epoch, or settled before; that moves nothing.
+    #[inline]
     pub(crate) fn settle(&mut self, ticket: Ticket) -> bool {
-        let last = self.open.back().map_or(NOTHING, |entry| entry.ticket.offset);
+        if self.open.front().is_none_or(|front| front.ticket != ticket) {
+            return self.settle_above(ticket);
+        }
+        let mut last = ticket.offset;
+        self.open.pop_front();
+        while let Some(front) = self.open.front()
+            && front.settled
+        {
+            last = front.ticket.offset;
+            self.open.pop_front();
+        }
+        self.position = self.open.front().map_or(last + 1, |front| front.ticket.offset);
+        true
+    }
+
+    /// Settles what does not hold the position.
+    fn settle_above(&mut self, ticket: Ticket) -> bool {
         let Some(entry) = self.find(ticket).filter(|entry| !entry.settled) else {
             self.late += 1;
             return false;
         };
         entry.settled = true;
-        if self.open.front().is_some_and(|front| front.settled) {
-            while self.open.front().is_some_and(|front| front.settled) {
-                self.open.pop_front();
-            }
-            self.position = self.open.front().map_or(last + 1, |front| front.ticket.offset);
-        }
         true
     }
 
@@ -115,10 +126,6 @@ impl Watermark {
     }
 
     fn find(&mut self, ticket: Ticket) -> Option<&mut Entry> {
-        // Receipts mostly resolve in order: a search of 4,096 entries costs 60 instructions more.
-        if self.open.front()?.ticket == ticket {
-            return self.open.front_mut();
-        }
         let at = self
             .open
             .binary_search_by_key(&ticket.offset, |entry| entry.ticket.offset)

@@ -120,7 +120,11 @@ fn a_single_record_is_resolved_without_the_dispatcher() {
 #[test]
 fn without_a_dispatcher_results_find_their_receipts() {
     let (acks, bell) = (acks(4), Arc::new(Bell::default()));
-    let tickets = [acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap(), acks.take(None, -1, 0).unwrap()];
+    let tickets = [
+        acks.take(None, -1, 0).unwrap(),
+        acks.take(None, -1, 0).unwrap(),
+        acks.take(None, -1, 0).unwrap(),
+    ];
     let served = acks.serve();
     confirm(&acks, tickets[0]);
     assert!(poll(&acks, tickets[1], &bell).is_pending());
@@ -343,7 +347,11 @@ fn a_sender_takes_its_results_by_name_oldest_first_and_no_others() {
     ];
     assert!(acks.take(None, -1, 0).is_none());
     for ticket in tickets.iter().rev() {
-        let result = if *ticket == tickets[2] { Err("no") } else { Ok(OFFSET) };
+        let result = if *ticket == tickets[2] {
+            Err("no")
+        } else {
+            Ok(OFFSET)
+        };
         assert!(acks.acknowledge(ticket.opaque(), result));
         assert!(!acks.acknowledge(ticket.opaque(), Ok(OFFSET)), "a second result");
     }
@@ -352,7 +360,10 @@ fn a_sender_takes_its_results_by_name_oldest_first_and_no_others() {
     assert_eq!(acks.unconfirmed(), 1);
     assert_eq!(results(&acks, other), [(7, Ok(()))]);
     assert_eq!(acks.unconfirmed(), 0);
-    assert!(!acks.acknowledge(tickets[0].opaque(), Ok(OFFSET)), "an old ticket");
+    assert!(
+        !acks.acknowledge(tickets[0].opaque(), Ok(OFFSET)),
+        "an old ticket"
+    );
 }
 
 #[test]
@@ -402,7 +413,10 @@ fn who_waits_for_room_does_not_wait_for_a_sender_that_does_not_look() {
     let sender = acks.open_sender().unwrap();
     let [early, late] = [1, 2].map(|name| send(&acks, sender, name));
     confirm(&acks, early);
-    assert!(acks.take(None, -1, 0).is_none(), "its room is given back when it is taken");
+    assert!(
+        acks.take(None, -1, 0).is_none(),
+        "its room is given back when it is taken"
+    );
     let in_line = acks.join_line();
     acks.land_all();
     assert!(acks.take(None, -1, 0).is_some());
@@ -429,7 +443,14 @@ fn results_reach_their_senders_from_many_threads() {
                 let mut found = Vec::new();
                 while seen < EACH {
                     if sent < EACH
-                        && let Some(ticket) = acks.take(Some(Addressee { stack: sender, name: sent }), -1, 0)
+                        && let Some(ticket) = acks.take(
+                            Some(Addressee {
+                                stack: sender,
+                                name: sent,
+                            }),
+                            -1,
+                            0,
+                        )
                     {
                         sent += 1;
                         under_way.push(ticket);
@@ -449,7 +470,11 @@ fn results_reach_their_senders_from_many_threads() {
                     }
                     acks.take_results(sender, &mut found);
                     seen += found.len() as u32;
-                    assert!(found.drain(..).all(|(name, result)| name < sent && result.is_ok()));
+                    assert!(
+                        found
+                            .drain(..)
+                            .all(|(name, result)| name < sent && result.is_ok())
+                    );
                 }
                 acks.close_sender(sender, 0);
             })
