@@ -78,7 +78,7 @@ const CASES: [Case; 10] = [
         1,
         Limits::new(f64::INFINITY, 0.0),
     ),
-    case("reply_tracked", Mode::ServiceReply, 1, Limits::new(5_800.0, 0.0)),
+    case("reply_tracked", Mode::ServiceReply, 1, Limits::new(6_100.0, 0.0)),
     case(
         "pending_once",
         Mode::ServicePending,

@@ -73,7 +73,7 @@ pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionRepor
 pub use error::{BoxError, Error, ErrorKind, Problem};
 pub use handler::{
     BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Publisher, Reply,
-    Requirements, Sending, Shutdown, State,
+    Requirements, Sent, Shutdown, State,
 };
 pub use headers::Headers;
 pub use outcome::{Failure, FailureKind, IntoOutcome, Outcome, Permanent};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{Error, ErrorKind};
 
 /// A header's name and value.
-type OwnedHeader = (Cow<'static, str>, Option<Vec<u8>>);
+pub(crate) type OwnedHeader = (Cow<'static, str>, Option<Vec<u8>>);
 
 /// What a publisher sends: a topic, and what goes there.
 ///

@@ -217,10 +217,12 @@ async fn a_stop_waits_for_replies_until_the_drain_deadline_and_then_leaves_their
     t.publish("orders", &1).unwrap();
     settle_down().await;
     let broker = t.broker().clone();
-    let stopped = tokio::spawn(t.stop());
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    broker.confirm("invoices");
-    let report = stopped.await.unwrap().unwrap();
+    let confirm = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        broker.confirm("invoices");
+    };
+    let (report, ()) = tokio::join!(t.stop(), confirm);
+    let report = report.unwrap();
     assert_eq!(report.subscriptions[0].settled, 1);
     assert_eq!(broker.position("billing", "orders", 0), Some(1));
 
@@ -257,7 +259,7 @@ async fn at_most_a_window_of_replies_is_unconfirmed() {
 #[subscriber("orders")]
 async fn split(order: u64, publisher: Publisher<'_>) -> Result<(), BoxError> {
     for part in 0..3 {
-        let _ = publisher.send(Record::json("parts", &(order, part))?).await?;
+        publisher.send(Record::json("parts", &(order, part))?).await?;
     }
     Ok(())
 }

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn an_index_that_is_no_place_is_refused() {
         let places = Places::new();
-        places.take().unwrap().0;
+        places.take().unwrap();
         assert!(places.at(FIRST_CHUNK).is_none());
         assert!(places.at(NIL).is_none());
     }

@@ -12,9 +12,12 @@ use crate::{Confirmed, PublishError, Record};
 /// The open calls of one partition that send. A call that does not costs nothing here.
 pub(super) struct Joining<O: Publisher> {
     publisher: O,
-    /// By the number of the call; few.
-    calls: Mutex<Vec<(u32, Arc<Joined<O>>)>>,
+    /// Few.
+    calls: Mutex<Vec<Call<O>>>,
 }
+
+/// A call's number, and what it sent.
+type Call<O> = (u32, Arc<Joined<O>>);
 
 /// The way out of one call, with the receipts of what it sent.
 struct Joined<O: Publisher> {

@@ -45,6 +45,7 @@ impl<'a> Context<'a> {
     /// A record for the subscription's reply topic, with the key of `source`, in memory that earlier replies used. Its
     /// payload is left to be written.
     #[inline]
+    #[allow(clippy::unnecessary_box_returns, reason = "the box is used again, too")]
     pub(crate) fn reply<D: Delivery>(self, source: &D) -> Box<Record> {
         let mut record = spare::take();
         record.reuse(self.scope.reply.as_deref().unwrap_or_default());
@@ -91,6 +92,7 @@ pub(crate) mod spare {
     use crate::Record;
 
     thread_local! {
+        #[allow(clippy::vec_box, reason = "the boxes are used again, too")]
         static RECORDS: RefCell<Vec<Box<Record>>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -99,6 +101,7 @@ pub(crate) mod spare {
     const KEPT: usize = 16;
 
     #[inline]
+    #[allow(clippy::unnecessary_box_returns, reason = "the box is used again, too")]
     pub(super) fn take() -> Box<Record> {
         RECORDS
             .with_borrow_mut(Vec::pop)

@@ -13,7 +13,7 @@ pub(crate) use context::{Scope, spare};
 pub use extract::{FromDelivery, Meta, Shutdown};
 pub use key::{BigEndian, FromKey, Key, LittleEndian};
 pub(crate) use publisher::{Outlet, Outlets};
-pub use publisher::{Publisher, Sending};
+pub use publisher::{Publisher, Sent};
 pub use reply::Reply;
 pub(crate) use state::States;
 pub use state::{Requirements, State};

@@ -1,7 +1,7 @@
 //! The extractor that sends on behalf of a delivery.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::{Confirmed, Failure, PublishError, PublishErrorKind, Record};
 /// async fn split(order: Vec<String>, publisher: Publisher<'_>) -> Result<(), BoxError> {
 ///     for item in order {
 ///         // Not awaited: all of them are under way at once, and the order is settled when the last one is confirmed.
-///         let _ = publisher.send(Record::json("items", &item)?.key(item)).await?;
+///         publisher.send(Record::json("items", &item)?.key(item)).await?;
 ///     }
 ///     Ok(())
 /// }
@@ -51,9 +51,8 @@ pub struct Publisher<'m> {
     call: PhantomData<&'m ()>,
 }
 
-/// A record on its way. Await it for the confirmation, or drop it: the delivery waits for it in any case.
-#[must_use = "await it for the confirmation, or drop it with `let _ =`: its delivery is settled after it in any case"]
-pub struct Sending<'m> {
+/// A record on its way. Its delivery waits for it; a handler that wants to know awaits [`confirmed`](Self::confirmed).
+pub struct Sent<'m> {
     publisher: Publisher<'m>,
     record: usize,
 }
@@ -86,16 +85,16 @@ impl<'m> Publisher<'m> {
     /// # Cancel safety
     ///
     /// A future that is dropped before it is ready has sent nothing.
-    pub async fn send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
+    pub async fn send(&self, record: Record) -> Result<Sent<'m>, PublishError> {
         let error = match self.outlet.try_send(record) {
-            Ok(record) => return Ok(self.sending(record)),
+            Ok(record) => return Ok(self.sent(record)),
             Err(error) if error.kind() == PublishErrorKind::Full => error,
             Err(error) => return Err(error),
         };
         let Some(record) = error.into_record() else {
             unreachable!("a full publisher hands the record back")
         };
-        self.outlet.send(record).await.map(|record| self.sending(record))
+        self.outlet.send(record).await.map(|record| self.sent(record))
     }
 
     /// Sends the record if there is room. Never waits.
@@ -103,8 +102,8 @@ impl<'m> Publisher<'m> {
     /// # Errors
     ///
     /// [`Full`](crate::PublishErrorKind::Full) when there is no room, else the record was refused; the error has it.
-    pub fn try_send(&self, record: Record) -> Result<Sending<'m>, PublishError> {
-        self.outlet.try_send(record).map(|record| self.sending(record))
+    pub fn try_send(&self, record: Record) -> Result<Sent<'m>, PublishError> {
+        self.outlet.try_send(record).map(|record| self.sent(record))
     }
 
     /// Sends the record and waits for its confirmation.
@@ -117,11 +116,11 @@ impl<'m> Publisher<'m> {
     ///
     /// A future that is dropped may have sent the record; the delivery then waits for it.
     pub async fn publish(&self, record: Record) -> Result<Confirmed, PublishError> {
-        self.send(record).await?.await
+        self.send(record).await?.confirmed().await
     }
 
-    fn sending(&self, record: usize) -> Sending<'m> {
-        Sending {
+    fn sent(&self, record: usize) -> Sent<'m> {
+        Sent {
             publisher: self.clone(),
             record,
         }
@@ -150,14 +149,18 @@ fn missing() -> Failure {
     )
 }
 
-impl Future for Sending<'_> {
-    type Output = Result<Confirmed, PublishError>;
-
-    /// # Panics
+impl Sent<'_> {
+    /// Waits until the broker confirmed the record, or until it is certain that this will not happen.
     ///
-    /// When it has resolved before.
-    fn poll(self: Pin<&mut Self>, cx: &mut Task<'_>) -> Poll<Self::Output> {
-        self.publisher.outlet.poll_confirmed(self.record, cx)
+    /// # Errors
+    ///
+    /// It was not confirmed; the error has it. The failure is the handler's then: nobody sends the record again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the result to the delivery, as not calling this does.
+    pub async fn confirmed(self) -> Result<Confirmed, PublishError> {
+        poll_fn(|cx| self.publisher.outlet.poll_confirmed(self.record, cx)).await
     }
 }
 
@@ -167,9 +170,9 @@ impl fmt::Debug for Publisher<'_> {
     }
 }
 
-impl fmt::Debug for Sending<'_> {
+impl fmt::Debug for Sent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sending")
+        f.debug_struct("Sent")
             .field("record", &self.record)
             .finish_non_exhaustive()
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::broker::Delivery;
+use crate::record::OwnedHeader;
 use crate::{Failure, Record};
 
 /// A reply that says more than its value: another key, headers, a partition, another topic, or no value at all.
@@ -31,7 +32,7 @@ pub struct Reply<T> {
     topic: Option<Cow<'static, str>>,
     key: SetKey,
     partition: Option<i32>,
-    headers: Vec<(Cow<'static, str>, Option<Vec<u8>>)>,
+    headers: Vec<OwnedHeader>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

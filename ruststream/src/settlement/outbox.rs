@@ -26,11 +26,14 @@ pub(crate) struct Outbox<D> {
     /// Those with more than one record.
     sources: Slab<Source<D>>,
     /// For room, in order.
-    waiting: VecDeque<(Name, Box<Record>)>,
+    waiting: VecDeque<ToSend>,
     /// By the time when they are to be sent again; the counter keeps equal times apart.
-    failed: BTreeMap<(Instant, u64), (Name, Box<Record>)>,
+    failed: BTreeMap<(Instant, u64), ToSend>,
     failures: u64,
 }
+
+/// A record that is to be sent.
+type ToSend = (Name, Box<Record>);
 
 /// Names a record until it is confirmed or given up.
 pub(crate) type Name = u32;
@@ -205,7 +208,7 @@ impl<D> Outbox<D> {
         self.waiting.front().map(|(name, record)| (*name, &**record))
     }
 
-    pub(crate) fn take_waiting(&mut self) -> Option<(Name, Box<Record>)> {
+    pub(crate) fn take_waiting(&mut self) -> Option<ToSend> {
         self.waiting.pop_front()
     }
 

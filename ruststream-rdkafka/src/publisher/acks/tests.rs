@@ -430,56 +430,36 @@ fn who_waits_for_room_does_not_wait_for_a_sender_that_does_not_look() {
     assert_eq!(acks.unconfirmed(), 2, "no room was given back twice");
 }
 
+/// Sends `names` and has them confirmed by a thread of the client's.
+fn send_and_confirm(acks: &Arc<Acks<&'static str>>, sender: u32, names: Vec<u32>) -> thread::JoinHandle<()> {
+    let tickets: Vec<Ticket> = names.into_iter().map(|name| send(acks, sender, name)).collect();
+    let acks = Arc::clone(acks);
+    thread::spawn(move || tickets.into_iter().for_each(|ticket| confirm(&acks, ticket)))
+}
+
 #[test]
 fn results_reach_their_senders_from_many_threads() {
-    const EACH: u32 = 2_000;
-    let acks = acks(64);
-    let senders: Vec<_> = (0..3)
-        .map(|_| {
-            let acks = Arc::clone(&acks);
-            thread::spawn(move || {
-                let sender = acks.open_sender().unwrap();
-                let (mut sent, mut seen, mut under_way) = (0, 0, Vec::new());
-                let mut found = Vec::new();
-                while seen < EACH {
-                    if sent < EACH
-                        && let Some(ticket) = acks.take(
-                            Some(Addressee {
-                                stack: sender,
-                                name: sent,
-                            }),
-                            -1,
-                            0,
-                        )
-                    {
-                        sent += 1;
-                        under_way.push(ticket);
-                    }
-                    let client = Arc::clone(&acks);
-                    let batch = std::mem::take(&mut under_way);
-                    if batch.len() > 8 || sent == EACH {
-                        // Another thread is the client.
-                        let confirmed = thread::spawn(move || {
-                            for ticket in batch {
-                                confirm(&client, ticket);
-                            }
-                        });
-                        confirmed.join().unwrap();
-                    } else {
-                        under_way = batch;
-                    }
-                    acks.take_results(sender, &mut found);
-                    seen += found.len() as u32;
-                    assert!(
-                        found
-                            .drain(..)
-                            .all(|(name, result)| name < sent && result.is_ok())
-                    );
-                }
-                acks.close_sender(sender, 0);
-            })
-        })
-        .collect();
+    const ROUNDS: u32 = 300;
+    const EACH: u32 = 8;
+    let acks = acks(3 * EACH as usize);
+    let work = |acks: Arc<Acks<&'static str>>| {
+        let sender = acks.open_sender().unwrap();
+        for round in 0..ROUNDS {
+            let names: Vec<u32> = (round * EACH..(round + 1) * EACH).collect();
+            let client = send_and_confirm(&acks, sender, names.clone());
+            let mut found = Vec::new();
+            while found.len() < names.len() {
+                found.extend(results(&acks, sender).into_iter().map(|(name, _)| name));
+            }
+            assert_eq!(found, names);
+            client.join().unwrap();
+        }
+        acks.close_sender(sender, 0);
+    };
+    let senders = [(); 3].map(|()| {
+        let acks = Arc::clone(&acks);
+        thread::spawn(move || work(acks))
+    });
     for sender in senders {
         sender.join().unwrap();
     }

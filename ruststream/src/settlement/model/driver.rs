@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::ledger::{Ledger, retry_after};
-use super::wire::Wire;
+use super::wire::{Wire, record};
 use crate::settlement::{Job, Limits, Name, Outbox, Role, Scheduler, Turn, Verdict, View};
 
 /// A record of the scripted partition.
@@ -217,7 +217,7 @@ impl Driver {
                 return self.give_up(name);
             }
             self.ledger.waits(1);
-            self.outbox.again(name, Wire::record(), self.now + AGAIN);
+            self.outbox.again(name, Box::new(record()), self.now + AGAIN);
         } else if role != Role::DeadLetter && dead_lettered {
             self.confirmed(name);
         } else if role != Role::DeadLetter && self.dead_letters {
@@ -356,9 +356,8 @@ impl Driver {
                 return self.join(job.turn, job.delivery, records);
             }
             Answer::Retry(wait) if job.turn.attempt < ATTEMPTS => retry_after(wait),
-            Answer::Stop => Verdict::Stop,
             Answer::DeadLetter if self.dead_letters => Verdict::DeadLetter,
-            Answer::DeadLetter => Verdict::Stop,
+            Answer::DeadLetter | Answer::Stop => Verdict::Stop,
             Answer::Pending | Answer::Ack | Answer::Skip | Answer::Retry(_) => Verdict::Settle,
         };
         let (number, now) = (job.delivery.number, self.now);
@@ -400,7 +399,7 @@ impl Driver {
             return;
         }
         self.ledger.waits(1);
-        self.outbox.wait(name, Wire::record());
+        self.outbox.wait(name, Box::new(record()));
         self.hold_up();
     }
 

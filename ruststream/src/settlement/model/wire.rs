@@ -15,11 +15,6 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// What is sent does not matter.
-    pub(super) fn record() -> Box<Record> {
-        Box::new(Record::tombstone("out"))
-    }
-
     pub(super) fn give_room(&mut self, records: usize) {
         self.room = self.room.saturating_add(records);
     }
@@ -50,4 +45,9 @@ impl Wire {
     pub(super) fn next(&mut self) -> Option<(Name, bool)> {
         self.resolved.pop_front()
     }
+}
+
+/// What is sent does not matter.
+pub(super) fn record() -> Record {
+    Record::tombstone("out")
 }

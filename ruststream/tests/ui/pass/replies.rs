@@ -43,7 +43,7 @@ async fn opaque(item: u64) -> impl Serialize {
 #[subscriber("orders", reply = "invoices")]
 async fn with_publisher(item: u64, publisher: Publisher<'_>) -> Result<u64, BoxError> {
     let confirmed = publisher.publish(Record::json("items", &item)?).await?;
-    let _ = publisher.try_send(Record::tombstone("items"))?;
+    publisher.try_send(Record::tombstone("items"))?;
     Ok(confirmed.offset as u64)
 }
 
