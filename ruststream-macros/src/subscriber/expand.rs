@@ -200,6 +200,7 @@ fn reply(private: &TokenStream, function: &Function, returned: &TokenStream) -> 
         let step = Ident::new(step, output);
         quote_spanned!(output=> #private::Returned(reply).#step(#argument))
     };
+    let failure = quote_spanned!(output=> <_ as ::core::convert::Into<#private::Failure>>::into(error));
     let (result, option) = (
         step("result", TokenStream::new()),
         step("option", TokenStream::new()),
@@ -214,7 +215,7 @@ fn reply(private: &TokenStream, function: &Function, returned: &TokenStream) -> 
         let reply = #returned;
         let reply = match #result {
             ::core::result::Result::Ok(reply) => reply,
-            ::core::result::Result::Err(failure) => return #private::Outcome::Failed(failure),
+            ::core::result::Result::Err(error) => return #private::Outcome::Failed(#failure),
         };
         let reply = match #option {
             ::core::option::Option::Some(reply) => reply,

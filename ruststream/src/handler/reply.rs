@@ -1,6 +1,7 @@
 //! What a handler returns, as a record for its reply topic.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
 use serde::Serialize;
 
@@ -132,13 +133,10 @@ impl<T: Serialize> ReplyValue for T {}
 pub struct Returned<T>(pub T);
 
 impl<T, E> Returned<Result<T, E>> {
-    /// The failure ends the steps.
+    /// The error ends the steps.
     #[inline]
-    pub fn result(self) -> Result<T, Failure>
-    where
-        E: Into<Failure>,
-    {
-        self.0.map_err(Into::into)
+    pub fn result(self) -> Result<T, E> {
+        self.0
     }
 }
 
@@ -179,7 +177,7 @@ impl Returned<&[u8]> {
 /// The steps for all other types.
 pub trait ReplySteps<T>: Sized {
     /// No `Result`: a success.
-    fn result(self) -> Result<T, Failure>;
+    fn result(self) -> Result<T, Infallible>;
 
     /// No `Option`: there is a reply.
     fn option(self) -> Option<T>;
@@ -199,7 +197,7 @@ pub trait ReplySteps<T>: Sized {
 
 impl<T> ReplySteps<T> for Returned<T> {
     #[inline]
-    fn result(self) -> Result<T, Failure> {
+    fn result(self) -> Result<T, Infallible> {
         Ok(self.0)
     }
 
