@@ -4,12 +4,14 @@ use std::hash::BuildHasher;
 use std::task::{self, Poll, ready};
 
 use super::Counters;
-use super::partition::{DeliveryOf, Driver, Ended, ReceiptOf, at, now};
+use super::call::Ended;
+use super::partition::{DeliveryOf, Driver, ReceiptOf, now};
+use super::words::{at, limit_error, no_publisher, unpublished_error};
 use crate::broker::{Broker, Partition, Publisher, Sender};
 use crate::dead_letter::{self, Why};
 use crate::handler::spare;
-use crate::settlement::{Job, Name, Reason, Role, TooMany, Turn, View};
-use crate::{Error, ErrorKind, PublishError, PublishErrorKind, Record};
+use crate::settlement::{Job, Name, Reason, Role, Turn, View};
+use crate::{Error, PublishError, Record};
 
 impl<'a, B, M, F> Driver<'a, B, M, F>
 where
@@ -267,42 +269,4 @@ where
         }
         Poll::Ready(())
     }
-}
-
-#[cold]
-fn no_publisher(record: &Record) -> PublishError {
-    let topic = record.topic();
-    let message = format!(
-        "a record for topic {topic} was not sent, the subscription has no publisher: call `requirements.reply()` in \
-         `Handler::requires`"
-    );
-    PublishError::new(PublishErrorKind::Invalid, message)
-}
-
-#[cold]
-fn limit_error(name: &str, at: &str, topic: &str, too_many: TooMany, message: &str) -> Error {
-    let many = match too_many {
-        TooMany::Consecutive(deliveries) => format!("{deliveries} deliveries one after another"),
-        TooMany::Share(most, of) => format!("{most} of {of} deliveries"),
-    };
-    let text = format!(
-        "subscription {name} stopped at {at}: {many} were dead-lettered to {topic}, which is the limit, and this one failed, \
-         too ({message}); the record is not committed and comes again: fix the cause and restart, or raise the limit with \
-         .dead_letter_limit(..)"
-    );
-    Error::new(ErrorKind::Stopped, text)
-}
-
-#[cold]
-fn unpublished_error(name: &str, at: &str, attempts: u32, role: Role, error: PublishError) -> Error {
-    let what = match role {
-        Role::Reply => "its reply",
-        Role::Own => "a record that its handler sent",
-        Role::DeadLetter => "its dead letter",
-    };
-    let text = format!(
-        "subscription {name} stopped at {at}: {what} was not confirmed in {attempts} attempts; the record is not committed \
-         and comes again: fix the cause and restart"
-    );
-    Error::new(ErrorKind::Stopped, text).with_source(error)
 }
