@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ruststream::BoxError;
+use ruststream::broker::Publisher;
 use ruststream_rdkafka::KafkaPublisher;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// The listener's, and those of [`KafkaPublisher::close`]: records were given up, or failed after their clients had hung
+/// The listener's, and those of [`Publisher::close`]: records were given up, or failed after their clients had hung
 /// up, so that nobody was told.
 ///
 /// # Cancel safety
