@@ -12,5 +12,6 @@ mod faults;
 mod headers;
 mod publish;
 mod rebalance;
+mod replies;
 mod startup;
 mod support;

@@ -267,6 +267,9 @@ where
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.must_stand_in_line() {
+                continue;
+            }
             if self.outbox.poll_resolved(cx).is_pending() && self.poll_timer(cx).is_pending() {
                 return Poll::Pending;
             }
