@@ -13,5 +13,6 @@ mod headers;
 mod publish;
 mod publish_errors;
 mod rebalance;
+mod replies;
 mod startup;
 mod support;

@@ -235,6 +235,13 @@ where
         self.scheduler.hold_up(self.outbox.is_held_up());
     }
 
+    /// Whether a record found no room this turn, and nothing would wake this task when there is some: the records of other
+    /// partitions took it, and none of its own is under way. Then [`send_waiting`](Self::send_waiting) stands in line.
+    #[inline]
+    pub(super) fn must_stand_in_line(&self) -> bool {
+        self.outbox.has_waiting() && !self.outbox.has_under_way() && self.line.is_none()
+    }
+
     /// Sends the record that waits first; pending when none does, or there is no room for it.
     fn poll_send_first(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Some((name, record)) = self.outbox.first_waiting() else {

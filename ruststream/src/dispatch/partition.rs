@@ -208,6 +208,9 @@ where
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
+            if self.must_stand_in_line() {
+                continue;
+            }
             if self.poll_results(cx).is_pending() && self.poll_timer(cx).is_pending() {
                 return Poll::Pending;
             }
