@@ -72,8 +72,8 @@ pub mod testing;
 pub use app::{Mounts, Report, Running, RustStream, StopHandle, SubscriptionReport};
 pub use error::{BoxError, Error, ErrorKind, Problem};
 pub use handler::{
-    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Publisher, Reply, Requirements,
-    Sending, Shutdown, State,
+    BigEndian, Context, FromDelivery, FromKey, Handler, Key, LittleEndian, Meta, Publisher, Reply,
+    Requirements, Sending, Shutdown, State,
 };
 pub use headers::Headers;
 pub use outcome::{Failure, FailureKind, IntoOutcome, Outcome, Permanent};

@@ -152,7 +152,11 @@ impl Record {
         self.partition = None;
         self.timestamp = None;
         self.headers.clear();
-        if self.payload.as_ref().is_some_and(|payload| payload.capacity() > KEPT) {
+        if self
+            .payload
+            .as_ref()
+            .is_some_and(|payload| payload.capacity() > KEPT)
+        {
             self.payload = None;
         }
     }

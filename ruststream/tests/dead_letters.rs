@@ -12,7 +12,9 @@ use ruststream::{BoxError, ErrorKind, Mounts, PublishErrorKind as Kind};
 
 async fn start(mount: impl FnOnce(Mounts<MemoryBroker>) -> Mounts<MemoryBroker>) -> TestApp {
     let app = RustStream::new("billing").broker(MemoryBroker::new(), mount);
-    TestApp::start_on(app, MemoryBroker::new().auto_create(1)).await.unwrap()
+    TestApp::start_on(app, MemoryBroker::new().auto_create(1))
+        .await
+        .unwrap()
 }
 
 /// Fails for numbers above 9.
@@ -32,11 +34,21 @@ async fn bill(order: u64) -> Result<Outcome, BoxError> {
 async fn a_dead_letter_is_the_record_as_it_came_and_says_where_it_came_from_and_why() {
     let t = start(|broker| broker.mount(bill.retry(RetryPolicy::attempts(3)))).await;
     let stamp = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
-    let record = MemoryRecord::new("orders").key("ada").payload("10").header("a", "1").null_header("a").timestamp(stamp);
+    let record = MemoryRecord::new("orders")
+        .key("ada")
+        .payload("10")
+        .header("a", "1")
+        .null_header("a")
+        .timestamp(stamp);
     t.broker().publish(record).unwrap();
     t.settled().await;
-    let [letter] = &t.broker().records("dlq")[..] else { panic!("one dead letter") };
-    assert_eq!((letter.key(), letter.payload()), (Some(&b"ada"[..]), Some(&b"10"[..])));
+    let [letter] = &t.broker().records("dlq")[..] else {
+        panic!("one dead letter")
+    };
+    assert_eq!(
+        (letter.key(), letter.payload()),
+        (Some(&b"ada"[..]), Some(&b"10"[..]))
+    );
     assert_eq!(letter.timestamp(), Some(stamp));
     let headers = letter.headers();
     let texts: Vec<_> = headers
@@ -68,16 +80,22 @@ async fn a_dead_letter_is_the_record_as_it_came_and_says_where_it_came_from_and_
 async fn every_kind_of_failure_is_named() {
     let t = start(|broker| broker.mount(bill)).await;
     for order in ["11", "12", "13", "14", "\"text\""] {
-        t.broker().publish(MemoryRecord::new("orders").payload(order)).unwrap();
+        t.broker()
+            .publish(MemoryRecord::new("orders").payload(order))
+            .unwrap();
     }
-    t.broker().publish(MemoryRecord::new("orders").key("gone")).unwrap();
+    t.broker()
+        .publish(MemoryRecord::new("orders").key("gone"))
+        .unwrap();
     t.settled().await;
     let letters = t.broker().records("dlq");
     let origins: Vec<_> = letters
         .iter()
         .map(|letter| {
             let headers = letter.headers();
-            let Origin { error_kind, attempts, .. } = Origin::of(&headers).unwrap();
+            let Origin {
+                error_kind, attempts, ..
+            } = Origin::of(&headers).unwrap();
             (error_kind.to_owned(), attempts)
         })
         .collect();
@@ -89,11 +107,20 @@ async fn every_kind_of_failure_is_named() {
         ("undecodable", 1),
         ("undecodable", 1),
     ];
-    assert_eq!(origins, expected.map(|(kind, attempts)| (kind.to_owned(), attempts)));
+    assert_eq!(
+        origins,
+        expected.map(|(kind, attempts)| (kind.to_owned(), attempts))
+    );
     assert_eq!(letters[5].payload(), None, "a tombstone stays one");
     assert_eq!(letters[5].key(), Some(&b"gone"[..]));
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].settled, report.subscriptions[0].dead_lettered), (6, 6));
+    assert_eq!(
+        (
+            report.subscriptions[0].settled,
+            report.subscriptions[0].dead_lettered
+        ),
+        (6, 6)
+    );
 }
 
 #[tokio::test(start_paused = true)]

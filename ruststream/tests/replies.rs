@@ -40,15 +40,23 @@ fn invoices(t: &TestApp) -> Vec<u64> {
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_json_under_the_key_of_its_source_without_its_headers() {
     let t = start(|broker| broker.mount(bill)).await;
-    let order = MemoryRecord::new("orders").key("ada").payload("7").header("a", "b");
+    let order = MemoryRecord::new("orders")
+        .key("ada")
+        .payload("7")
+        .header("a", "b");
     t.broker().publish(order).unwrap();
     t.settled().await;
-    let [invoice] = &t.broker().records("invoices")[..] else { panic!("one invoice") };
+    let [invoice] = &t.broker().records("invoices")[..] else {
+        panic!("one invoice")
+    };
     assert_eq!(invoice.key(), Some(&b"ada"[..]));
     assert_eq!(invoice.payload(), Some(&br#"{"order":7}"#[..]));
     assert!(invoice.headers().is_empty());
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].settled, report.subscriptions[0].replied), (1, 1));
+    assert_eq!(
+        (report.subscriptions[0].settled, report.subscriptions[0].replied),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +79,12 @@ async fn a_source_settles_when_its_reply_is_confirmed_and_the_next_ones_start_be
 #[subscriber("orders", reply = "invoices")]
 async fn bill_all_but_odd(order: u64) -> Result<Option<Reply<Invoice>>, BoxError> {
     match order % 4 {
-        0 => Ok(Some(Reply::new(Invoice { order }).to_topic("others").key("k").header("h", "v"))),
+        0 => Ok(Some(
+            Reply::new(Invoice { order })
+                .to_topic("others")
+                .key("k")
+                .header("h", "v"),
+        )),
         1 => Ok(None),
         2 => Ok(Some(Reply::tombstone())),
         _ => Err("a multiple of four, and three".into()),
@@ -80,17 +93,22 @@ async fn bill_all_but_odd(order: u64) -> Result<Option<Reply<Invoice>>, BoxError
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_says_where_it_goes_or_that_there_is_none() {
-    let t = start(|broker| broker.mount(bill_all_but_odd.retry(RetryPolicy::never()).dead_letter("dlq"))).await;
+    let t =
+        start(|broker| broker.mount(bill_all_but_odd.retry(RetryPolicy::never()).dead_letter("dlq"))).await;
     for order in 0..4 {
         t.broker()
             .publish(MemoryRecord::new("orders").key("ada").payload(order.to_string()))
             .unwrap();
     }
     t.settled().await;
-    let [other] = &t.broker().records("others")[..] else { panic!("one elsewhere") };
+    let [other] = &t.broker().records("others")[..] else {
+        panic!("one elsewhere")
+    };
     assert_eq!(other.key(), Some(&b"k"[..]));
     assert_eq!(other.headers().get("h"), Some(Some(&b"v"[..])));
-    let [tombstone] = &t.broker().records("invoices")[..] else { panic!("one tombstone") };
+    let [tombstone] = &t.broker().records("invoices")[..] else {
+        panic!("one tombstone")
+    };
     assert_eq!((tombstone.key(), tombstone.payload()), (Some(&b"ada"[..]), None));
     assert_eq!(t.broker().records("dlq").len(), 1);
     assert_eq!(t.report().subscriptions[0].replied, 2);
@@ -109,11 +127,15 @@ async fn lend(order: &[u8]) -> Reply<&[u8]> {
 #[tokio::test(start_paused = true)]
 async fn bytes_are_sent_as_they_are() {
     let t = start(|broker| broker.mount(echo)).await;
-    t.broker().publish(MemoryRecord::new("orders").payload([0xff, 0])).unwrap();
+    t.broker()
+        .publish(MemoryRecord::new("orders").payload([0xff, 0]))
+        .unwrap();
     t.settled().await;
     assert_eq!(t.broker().records("raw")[0].payload(), Some(&[0xff, 0][..]));
     let t = start(|broker| broker.mount(lend)).await;
-    t.broker().publish(MemoryRecord::new("orders").key("ada").payload([0xff, 0])).unwrap();
+    t.broker()
+        .publish(MemoryRecord::new("orders").key("ada").payload([0xff, 0]))
+        .unwrap();
     t.settled().await;
     let lent = &t.broker().records("lent")[0];
     assert_eq!((lent.key(), lent.payload()), (None, Some(&[0xff, 0][..])));
@@ -167,14 +189,25 @@ async fn a_reply_that_fails_for_good_sends_its_source_to_the_dead_letters() {
     t.broker().refuse("invoices", 10, Kind::TimedOut);
     t.publish_with_key("orders", "ada", &7).unwrap();
     t.settled().await;
-    let [letter] = &t.broker().records("dlq")[..] else { panic!("one dead letter") };
-    assert_eq!((letter.key(), letter.payload()), (Some(&b"ada"[..]), Some(&b"7"[..])));
+    let [letter] = &t.broker().records("dlq")[..] else {
+        panic!("one dead letter")
+    };
+    assert_eq!(
+        (letter.key(), letter.payload()),
+        (Some(&b"ada"[..]), Some(&b"7"[..]))
+    );
     let headers = letter.headers();
     let origin = dead_letter::Origin::of(&headers).unwrap();
     assert_eq!((origin.error_kind, origin.attempts), ("unpublished", 1));
     assert!(invoices(&t).is_empty());
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].dead_lettered, report.subscriptions[0].replied), (1, 0));
+    assert_eq!(
+        (
+            report.subscriptions[0].dead_lettered,
+            report.subscriptions[0].replied
+        ),
+        (1, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,7 +230,13 @@ async fn a_stop_waits_for_replies_until_the_drain_deadline_and_then_leaves_their
     settle_down().await;
     let broker = t.broker().clone();
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].settled, report.subscriptions[0].unconfirmed), (0, 1));
+    assert_eq!(
+        (
+            report.subscriptions[0].settled,
+            report.subscriptions[0].unconfirmed
+        ),
+        (0, 1)
+    );
     assert_eq!(broker.position("billing", "orders", 0), None);
 }
 
@@ -231,7 +270,11 @@ async fn what_a_handler_sends_is_confirmed_before_its_source_settles() {
         t.publish("orders", &order).unwrap();
     }
     settle_down().await;
-    assert_eq!(t.broker().records("parts").len(), 9, "the next ones start before that");
+    assert_eq!(
+        t.broker().records("parts").len(),
+        9,
+        "the next ones start before that"
+    );
     assert_eq!(t.position("orders", 0), None);
     t.broker().confirm("parts");
     t.settled().await;
@@ -248,7 +291,10 @@ async fn what_a_handler_sent_and_did_not_look_at_is_sent_again_when_it_fails() {
     parts.sort_unstable();
     assert_eq!(parts, [(1, 0), (1, 1), (1, 2)]);
     let report = t.stop().await.unwrap();
-    assert_eq!((report.subscriptions[0].failed, report.subscriptions[0].retried), (0, 0));
+    assert_eq!(
+        (report.subscriptions[0].failed, report.subscriptions[0].retried),
+        (0, 0)
+    );
 }
 
 #[subscriber("orders", dead_letter = "dlq")]

@@ -136,8 +136,9 @@ fn call(
     arguments: Option<&Arguments>,
 ) -> TokenStream {
     let nothing = || ours!(#private::Outcome::Ack);
-    let steps =
-        arguments.map_or_else(nothing, |arguments| steps(private, args, function, names, arguments));
+    let steps = arguments.map_or_else(nothing, |arguments| {
+        steps(private, args, function, names, arguments)
+    });
     // The bound lies at the function's name: there, rustc reports a future that is not `Send`.
     let future = quote_spanned! {ours_at(function.sig.ident.span())=>
         impl ::core::future::Future<Output = #private::Outcome> + ::core::marker::Send + 'm
@@ -199,8 +200,14 @@ fn reply(private: &TokenStream, function: &Function, returned: &TokenStream) -> 
         let step = Ident::new(step, output);
         quote_spanned!(output=> #private::Returned(reply).#step(#argument))
     };
-    let (result, option) = (step("result", TokenStream::new()), step("option", TokenStream::new()));
-    let (address, encode) = (step("address", ours!(&mut record)), step("encode", ours!(&mut record)));
+    let (result, option) = (
+        step("result", TokenStream::new()),
+        step("option", TokenStream::new()),
+    );
+    let (address, encode) = (
+        step("address", ours!(&mut record)),
+        step("encode", ours!(&mut record)),
+    );
     ours! {
         #[allow(unused_imports)]
         use #private::ReplySteps as _;
@@ -254,7 +261,9 @@ fn into_outcome(private: &TokenStream, function: &Function, arguments: &Argument
 
 fn requires(private: &TokenStream, args: &Args, arguments: &Arguments) -> Option<TokenStream> {
     let extractors: &[Type] = &arguments.extractors;
-    let reply = args.replies().then(|| ours!(#private::Requirements::reply(requirements);));
+    let reply = args
+        .replies()
+        .then(|| ours!(#private::Requirements::reply(requirements);));
     (reply.is_some() || !extractors.is_empty()).then(|| {
         ours! {
             #[inline]

@@ -73,11 +73,7 @@ impl<B: Broker> std::fmt::Debug for Mounts<B> {
     }
 }
 
-fn start<B: Broker, H: Handler>(
-    name: &Arc<str>,
-    handler: &Arc<H>,
-    counters: &Arc<Counters>,
-) -> MakeStart<B> {
+fn start<B: Broker, H: Handler>(name: &Arc<str>, handler: &Arc<H>, counters: &Arc<Counters>) -> MakeStart<B> {
     let (name, handler, counters) = (Arc::clone(name), Arc::clone(handler), Arc::clone(counters));
     Box::new(
         move |Surroundings {

@@ -86,12 +86,7 @@ impl Running {
             subscriptions,
         });
         let mut supervisor = JoinSet::new();
-        supervisor.spawn(supervise(
-            serving,
-            stopping.clone(),
-            Arc::clone(&live),
-            ending,
-        ));
+        supervisor.spawn(supervise(serving, stopping.clone(), Arc::clone(&live), ending));
         Self {
             name,
             supervisor,

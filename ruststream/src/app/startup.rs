@@ -190,9 +190,8 @@ async fn subscribe<B: Broker, M: Broker>(
 /// Where the records of a broker's handlers go; `None` if no handler needs a publisher.
 fn destinations<M: Broker>(mounted: &[Mounted<M>], settings: &[Settings]) -> Option<Vec<Destination>> {
     let each = || mounted.iter().zip(settings);
-    let needed = each().any(|(mounted, settings)| {
-        mounted.requirements.needs_publisher() || settings.dead_letter.is_some()
-    });
+    let needed = each()
+        .any(|(mounted, settings)| mounted.requirements.needs_publisher() || settings.dead_letter.is_some());
     let destinations = each().flat_map(|(mounted, settings)| {
         let topics = [&settings.reply, &settings.dead_letter].into_iter().flatten();
         topics.map(|topic| Destination::new(&*mounted.name, &**topic))

@@ -51,10 +51,7 @@ impl<O: Publisher> Outlet for Joined<'_, O> {
         Ok(receipt.map(|receipt| self.join(receipt)))
     }
 
-    fn send(
-        &self,
-        record: Record,
-    ) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>> {
+    fn send(&self, record: Record) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>> {
         Box::pin(async move {
             let receipt = self.publisher.send(record).await?;
             Ok(self.join(receipt))

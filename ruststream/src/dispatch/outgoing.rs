@@ -75,7 +75,9 @@ where
         }
         match self.count_letter(turn, &Reason::Unpublished(error)) {
             Ok((topic, why)) => {
-                let Some((sent, delivery)) = self.outbox.dead_letter(failed) else { return };
+                let Some((sent, delivery)) = self.outbox.dead_letter(failed) else {
+                    return;
+                };
                 let record = dead_letter::copy(delivery, topic, why);
                 self.send(sent, Box::new(record));
             }
@@ -95,7 +97,15 @@ where
         let (name, at, attempts) = (self.name, at(&self.partition, turn), turn.attempt);
         let counted = self.letters.count(self.handled + self.settled);
         counted.map_err(|too_many| limit_error(name, &at, topic, too_many, &message))?;
-        tracing::warn!(subscription = name, at, attempts, kind, error = message, topic, "goes to the dead-letter topic");
+        tracing::warn!(
+            subscription = name,
+            at,
+            attempts,
+            kind,
+            error = message,
+            topic,
+            "goes to the dead-letter topic"
+        );
         let why = Why {
             group: self.partition.group().to_owned(),
             subscription: name.to_owned(),
@@ -165,7 +175,9 @@ where
     /// A record was refused, or not confirmed: it is sent again, or its source is dead-lettered, or the subscription stops.
     #[cold]
     fn not_confirmed(&mut self, sent: Sent, error: PublishError) {
-        let Some(turn) = self.outbox.turn(sent) else { return };
+        let Some(turn) = self.outbox.turn(sent) else {
+            return;
+        };
         let at = at(&self.partition, turn);
         let (name, attempt) = (self.name, sent.attempt);
         let random = self.jitter.hash_one((turn.ticket.offset, attempt));

@@ -427,8 +427,7 @@ where
             Counters::add(&self.counters.failed, 1);
         }
         let has_dead_letters = self.settings.dead_letter.is_some();
-        let (verdict, reason) =
-            Verdict::of(outcome, attempt, &self.settings.retry, has_dead_letters, random);
+        let (verdict, reason) = Verdict::of(outcome, attempt, &self.settings.retry, has_dead_letters, random);
         let turn = job.turn;
         match (self.scheduler.complete(job, &verdict, now), reason) {
             (Some(job), Some(reason)) => self.dead_letter(job, &reason),

@@ -58,10 +58,7 @@ pub(crate) trait Outlet: Send + Sync {
     fn try_send(&self, record: &Record) -> Result<Option<usize>, PublishError>;
 
     /// Waits for room, and sends. Boxed: it is called when there is no room.
-    fn send(
-        &self,
-        record: Record,
-    ) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>>;
+    fn send(&self, record: Record) -> Pin<Box<dyn Future<Output = Result<usize, PublishError>> + Send + '_>>;
 
     /// The result of a record, once.
     fn poll_confirmed(&self, record: usize, cx: &mut Task<'_>) -> Poll<Result<Confirmed, PublishError>>;

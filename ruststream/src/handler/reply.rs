@@ -236,5 +236,7 @@ pub fn no_value(record: &mut Record) {
 #[cold]
 fn not_json<T>(error: &serde_json::Error) -> Failure {
     let of = std::any::type_name::<T>();
-    Failure::permanent(format!("the reply of type {of} cannot be written as JSON: {error}"))
+    Failure::permanent(format!(
+        "the reply of type {of} cannot be written as JSON: {error}"
+    ))
 }

@@ -65,7 +65,8 @@ impl MemoryBroker {
     /// Leaves records that are published to `topic` from now on unconfirmed, until [`confirm`](Self::confirm). They are
     /// in the topic, as records of a broker whose answer is late.
     pub fn hold_confirmations(&self, topic: &str) {
-        self.shared.with(|state, _| state.confirmations(topic).held = true);
+        self.shared
+            .with(|state, _| state.confirmations(topic).held = true);
     }
 
     /// Confirms what was held, and from now on again at once.
@@ -125,7 +126,12 @@ impl Publisher for MemoryPublisher {
             }
             wakers.note_change();
             let confirmed = Confirmed::new(at.partition, offset, Some(timestamp));
-            Ok(MemoryReceipt::new(broker, at.topic.to_string(), held, Ok(confirmed)))
+            Ok(MemoryReceipt::new(
+                broker,
+                at.topic.to_string(),
+                held,
+                Ok(confirmed),
+            ))
         })
     }
 

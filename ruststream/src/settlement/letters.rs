@@ -44,7 +44,10 @@ impl Letters {
     /// It is one too many, and was not counted.
     pub(crate) fn count(&mut self, handled: u64) -> Result<(), TooMany> {
         let DeadLetterLimit {
-            consecutive, most, of, ..
+            consecutive,
+            most,
+            of,
+            ..
         } = self.limit;
         if handled != self.handled {
             (self.handled, self.consecutive) = (handled, 0);

@@ -198,8 +198,7 @@ impl<D, R: Receipt> Outbox<D, R> {
             attempt: sent.attempt.saturating_add(1),
             ..sent
         };
-        self.failed
-            .insert((due, self.failures), Waiting { sent, record });
+        self.failed.insert((due, self.failures), Waiting { sent, record });
     }
 
     /// When the next failed record is due.

@@ -115,7 +115,10 @@ mod tests {
         let failed = || Outcome::Failed("no".into());
         assert!(matches!(with_dead_letters(failed(), 2), Verdict::RetryAfter(_)));
         assert!(matches!(with_dead_letters(failed(), 3), Verdict::DeadLetter));
-        assert!(matches!(with_dead_letters(Outcome::Retry, 3), Verdict::DeadLetter));
+        assert!(matches!(
+            with_dead_letters(Outcome::Retry, 3),
+            Verdict::DeadLetter
+        ));
     }
 
     #[test]

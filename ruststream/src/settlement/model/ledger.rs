@@ -86,7 +86,10 @@ impl Ledger {
     /// Its handler is called: everything that allows it must hold.
     pub(super) fn start(&mut self, number: usize, attempt: u32, now: Instant) {
         assert!(!self.ended, "{number} started after the end");
-        assert!(self.may_start(), "{number} started before a record was sent, or confirmed");
+        assert!(
+            self.may_start(),
+            "{number} started before a record was sent, or confirmed"
+        );
         assert!(
             self.running() < self.limits.concurrency,
             "{number} started without a handler place"
@@ -202,11 +205,7 @@ impl Ledger {
 
     /// Whether something can still happen: a handler runs, a retry or a record waits, a delivery may come, or the end has.
     pub(super) fn is_alive(&self, admits: bool) -> bool {
-        self.ended
-            || admits
-            || self.running() > 0
-            || self.unconfirmed() > 0
-            || self.earliest_due().is_some()
+        self.ended || admits || self.running() > 0 || self.unconfirmed() > 0 || self.earliest_due().is_some()
     }
 
     pub(super) fn is_done(&self) -> bool {
