@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "tests; clippy's exception does not reach helper functions"
 )]
 
@@ -12,5 +13,6 @@ mod faults;
 mod headers;
 mod publish;
 mod rebalance;
+mod replies;
 mod startup;
 mod support;
