@@ -11,8 +11,10 @@
 mod contract;
 mod crash;
 mod delivery;
+mod outcomes;
 mod publish;
 mod rebalance;
+mod replies;
 mod shutdown;
 mod startup;
 mod stop;

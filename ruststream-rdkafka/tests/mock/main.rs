@@ -14,5 +14,6 @@ mod headers;
 mod publish;
 mod rebalance;
 mod replies;
+mod service;
 mod startup;
 mod support;

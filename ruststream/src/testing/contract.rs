@@ -5,7 +5,8 @@
 //! with a deadline, and assumes neither that offsets start at 0 nor that they are dense; so the suite runs on a shared
 //! cluster, and on one that is slow.
 //!
-//! A broker with a publisher implements [`PublishFixture`] as well, and calls [`publishing_suite`] and [`replying_suite`].
+//! A broker with a publisher implements [`PublishFixture`] as well, and calls [`publishing_suite`] and
+//! [`replying_suite`].
 //!
 //! # Cancel safety
 //!
