@@ -1,5 +1,7 @@
 //! The consumers that are compared, each a process of its own.
 
+mod raw_reply;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use ruststream_rdkafka::KafkaBroker;
 use tokio::sync::OnceCell;
 
 use crate::meter::{Measured, Meter};
-use crate::record::{BorrowedRecord, Record, checksum, checksum_of_last_digits};
+use crate::record::{BorrowedRecord, Record, SmallReply, checksum, checksum_of_last_digits};
 
 /// What a consumer process is told.
 #[derive(Debug, Clone, Parser)]
@@ -51,12 +53,18 @@ pub enum Mode {
     /// As `service-borrowed`, with a small JSON reply for each record to the topic's name and `-replies`; done when all are
     /// confirmed.
     ServiceReply,
+    /// As `service-reply` for records that come one at a time: replies with `linger.ms=0`; done when the last one settles.
+    ServiceReplyPaced,
     /// As `service`, `Commit::Auto`.
     ServiceAuto,
     /// The loop that people write: `StreamConsumer::recv`, each offset stored after its record.
     Raw,
     /// The same loop, auto-commit.
     RawAuto,
+    /// The loop for the same replies: `StreamConsumer::recv`, `FutureProducer`, 4,096 on their way, offsets stored in order.
+    RawReply,
+    /// The loop that people write for them: each reply is sent, `linger.ms=0`, and awaited before the next record.
+    RawReplyEach,
 }
 
 impl Mode {
@@ -66,6 +74,10 @@ impl Mode {
             Self::ServiceBytes => checksum_of_last_digits(count),
             _ => checksum(count),
         }
+    }
+
+    fn is_service_reply(self) -> bool {
+        matches!(self, Self::ServiceReply | Self::ServiceReplyPaced)
     }
 
     /// Its name on the command line.
@@ -108,18 +120,11 @@ async fn borrowed(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>
     bench.hit(black_box(record).id);
 }
 
-/// A small reply.
-#[derive(Serialize)]
-struct Reply {
-    id: u64,
-    total: u64,
-}
-
 #[subscriber("bench", reply = "bench-replies")]
-async fn reply(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>>) -> Reply {
+async fn reply(record: BorrowedRecord<'_>, State(bench): State<'_, Arc<Bench>>) -> SmallReply {
     let id = black_box(record).id;
     bench.hit(id);
-    Reply { id, total: 2 * id }
+    SmallReply::to(id)
 }
 
 #[subscriber("bench")]
@@ -162,6 +167,8 @@ async fn consume(args: &Args) -> Result<Measured, BoxError> {
     let meter = Meter::new(args.count, Duration::from_millis(args.hold));
     match args.mode {
         Mode::Raw | Mode::RawAuto => raw(args, meter).await,
+        Mode::RawReply => raw_reply::pipelined(args, meter).await,
+        Mode::RawReplyEach => raw_reply::each(args, meter).await,
         _ => service(args, meter).await,
     }
 }
@@ -207,6 +214,9 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
     if args.mode == Mode::ServiceAuto {
         kafka = kafka.commit(Commit::Auto);
     }
+    if args.mode == Mode::ServiceReplyPaced {
+        kafka = kafka.set_producer("linger.ms", "0");
+    }
     let bench = Arc::new(Bench {
         meter,
         stop: OnceCell::new(),
@@ -217,7 +227,7 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
         .broker(kafka, |kafka| match args.mode {
             Mode::ServiceBorrowed => kafka.mount(borrowed.topic(topic)),
             Mode::ServiceBytes => kafka.mount(bytes.topic(topic)),
-            Mode::ServiceReply => kafka.mount(reply.topic(topic).reply(format!("{topic}-replies"))),
+            mode if mode.is_service_reply() => kafka.mount(reply.topic(topic).reply(replies(topic))),
             Mode::ServicePending => kafka.mount(pending.topic(topic)),
             _ => kafka.mount(owned.topic(topic)),
         });
@@ -231,7 +241,7 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
     }
     let report = running.wait().await?;
     let replied = replied(&report);
-    if args.mode == Mode::ServiceReply && args.count != replied {
+    if args.mode.is_service_reply() && args.count != replied {
         return Err(format!("{replied} replies were confirmed, not {}: no figure", args.count).into());
     }
     bench.meter.measured()
@@ -252,8 +262,13 @@ fn replied(report: &Report) -> u64 {
         .sum()
 }
 
-async fn raw(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
-    let tracked = args.mode == Mode::Raw;
+/// Where the replies to a topic's records go.
+pub fn replies(topic: &str) -> String {
+    format!("{topic}-replies")
+}
+
+/// The consumer of the raw loops, subscribed.
+fn raw_consumer(args: &Args, tracked: bool) -> Result<StreamConsumer, BoxError> {
     let mut config = rdkafka::ClientConfig::new();
     config
         .set("bootstrap.servers", &args.servers)
@@ -265,6 +280,12 @@ async fn raw(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
     }
     let consumer: StreamConsumer = config.create()?;
     consumer.subscribe(&[&args.topic])?;
+    Ok(consumer)
+}
+
+async fn raw(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
+    let tracked = args.mode == Mode::Raw;
+    let consumer = raw_consumer(args, tracked)?;
     loop {
         let message = consumer.recv().await?;
         let record: Record = serde_json::from_slice(message.payload().ok_or("a record without payload")?)?;

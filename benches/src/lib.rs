@@ -6,6 +6,7 @@
 
 pub mod callgrind;
 pub mod consumer;
+pub mod feeder;
 pub mod fill;
 pub mod harness;
 pub mod meter;

@@ -22,6 +22,7 @@ use crate::meter::{self, Mark};
 use crate::record::FullRecord;
 
 pub use latency::Latency;
+pub(crate) use latency::{PACE, micros};
 pub use sent::{Sent, Tally};
 
 /// What a producer process is told.
@@ -172,7 +173,7 @@ fn default_settings(servers: &str) -> ClientConfig {
 }
 
 /// The settings of `KafkaBroker::publisher`: `ruststream-rdkafka/src/publisher/settings.rs`.
-fn equal_settings(servers: &str) -> ClientConfig {
+pub(crate) fn equal_settings(servers: &str) -> ClientConfig {
     let mut config = default_settings(servers);
     config
         .set("enable.idempotence", "true")

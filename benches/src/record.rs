@@ -33,17 +33,39 @@ pub struct FullRecord {
     padding: String,
 }
 
+/// A small reply to a record.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SmallReply {
+    /// The record's number.
+    pub id: u64,
+    /// Twice that.
+    pub total: u64,
+}
+
+impl SmallReply {
+    /// The reply to a record with that id.
+    #[inline]
+    pub fn to(id: u64) -> Self {
+        Self { id, total: 2 * id }
+    }
+}
+
 /// The payload's length in bytes.
 pub const LENGTH: usize = 512;
 
 /// Large enough that every id has as many digits.
 const FIRST_ID: u64 = 1_000_000_000;
 
+/// The id of the record number `n`.
+pub fn id(n: u64) -> u64 {
+    FIRST_ID + n
+}
+
 impl FullRecord {
     /// The record number `n`, as JSON of [`LENGTH`] bytes.
     pub fn payload(n: u64) -> Vec<u8> {
         let mut record = Self {
-            id: FIRST_ID + n,
+            id: id(n),
             user: format!("user-{:06}", n % 1_000_000),
             amount: 1_000.25 + (n % 1_000) as f64,
             padding: String::new(),

@@ -16,7 +16,7 @@ use super::{Args, Records, Sent, Tally, equal_settings, measured};
 use crate::statistics::percentile;
 
 /// 200 records a second.
-const PACE: Duration = Duration::from_millis(5);
+pub(crate) const PACE: Duration = Duration::from_millis(5);
 
 /// Latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(latencies: &[f64]) -> Self {
+    pub(crate) fn of(latencies: &[f64]) -> Self {
         Self {
             p50: percentile(latencies, 0.5),
             p99: percentile(latencies, 0.99),
@@ -41,7 +41,7 @@ fn measured_ones(latencies: &[f64], args: &Args) -> Latency {
     Latency::of(latencies.get(args.mode.warm_up() as usize..).unwrap_or_default())
 }
 
-fn micros(duration: Duration) -> f64 {
+pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
