@@ -106,9 +106,10 @@ impl<F> Acks<F> {
         partition: i32,
         timestamp: i64,
     ) -> Option<Ticket> {
+        let bound = self.bound_for(addressee);
         let mut unconfirmed = self.unconfirmed.load(Ordering::SeqCst);
         loop {
-            if unconfirmed >= self.bound {
+            if unconfirmed >= bound {
                 return None;
             }
             match self.unconfirmed.compare_exchange_weak(
@@ -132,6 +133,17 @@ impl<F> Acks<F> {
             timestamp,
         });
         Some(ticket)
+    }
+
+    /// While somebody stands in line, senders leave the last eighth of the room to the line. So neither waits for the other:
+    /// senders refill what was confirmed by the hundred, and who stands in line finds room as soon as there is some.
+    #[inline]
+    fn bound_for(&self, addressee: Option<Addressee>) -> usize {
+        if addressee.is_some() && self.has_line() {
+            self.bound - (self.bound / 8).max(1)
+        } else {
+            self.bound
+        }
     }
 
     /// Gives the room of a record back that the client refused.

@@ -42,9 +42,6 @@ impl Sender for KafkaSender {
         let Some(stack) = self.number else {
             return Ok(false);
         };
-        if self.shared.results.has_line() {
-            return Ok(false);
-        }
         match self.shared.offer_to(record, Some(Addressee { stack, name })) {
             Ok(_) => {
                 self.under_way += 1;

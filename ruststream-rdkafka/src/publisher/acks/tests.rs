@@ -465,3 +465,22 @@ fn results_reach_their_senders_from_many_threads() {
     }
     assert_eq!(acks.unconfirmed(), 0);
 }
+
+#[test]
+fn senders_leave_an_eighth_of_the_room_to_those_who_stand_in_line() {
+    let acks = acks(16);
+    let sender = acks.open_sender().unwrap();
+    let addressee = Some(Addressee {
+        stack: sender,
+        name: 0,
+    });
+    let in_line = acks.join_line();
+    let sent = (0..)
+        .take_while(|_| acks.take(addressee, -1, 0).is_some())
+        .count();
+    assert_eq!(sent, 14);
+    assert!(acks.take(None, -1, 0).is_some(), "the line has room");
+    drop(in_line);
+    assert!(acks.take(addressee, -1, 0).is_some(), "nobody stands in line");
+    assert!(acks.take(addressee, -1, 0).is_none());
+}
