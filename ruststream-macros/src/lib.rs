@@ -38,6 +38,7 @@ mod subscriber;
 /// | `ordering = ProcessingOrder::Key` | which deliveries of a partition wait for which | one after another |
 /// | `concurrency = 16` | how many handlers may be open at once in a partition | 1, or 16 with an ordering that allows it |
 /// | `retry = RetryPolicy::attempts(5)` | when a failed delivery is tried again | 10 attempts with back-off |
+/// | `timeout = Duration::from_secs(5)` | how long one call may take; then it is cancelled, and tried again | as long as it takes |
 /// | `reply = "invoices"` | the topic that what the function returns goes to | none: the function returns no reply |
 /// | `dead_letter = "orders.dlq"` | the topic for copies of deliveries that could not be handled | none: the app stops |
 /// | `dead_letter_limit = DeadLetterLimit::default()` | how many dead letters are too many | 100 one after another, 500 of 1,000 |

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -171,39 +172,67 @@ fn wrong(Wanted { topic, purpose, .. }: Wanted<'_>, answer: Result<usize, Code>)
     })
 }
 
-/// Creates a topic through the admin API.
+/// Creates a topic through the admin API, unless it exists: who may describe it need not have the right to create it.
 pub(crate) async fn create(
     settings: &Settings,
     topic: &str,
     partitions: u16,
     deadline: Instant,
 ) -> Result<(), String> {
-    let (mut config, topic, handle) = (settings.probe(), topic.to_owned(), Handle::current());
-    // The admin client is a producer inside, and would warn about each property of a consumer.
-    config.set_log_level(RDKafkaLogLevel::Error);
-    let call = move || -> Result<(), String> {
-        let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
-        let wanted = NewTopic::new(
-            &topic,
-            i32::from(partitions),
-            TopicReplication::Fixed(BROKER_DEFAULT),
-        );
-        let left = deadline.saturating_duration_since(Instant::now());
-        let options = AdminOptions::new()
-            .request_timeout(Some(left))
-            .operation_timeout(Some(left));
-        // On a thread of its own: the admin client blocks when it is created and dropped.
-        let results = handle
-            .block_on(admin.create_topics([&wanted], &options))
-            .map_err(|e| e.to_string())?;
-        match results.into_iter().next() {
-            Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => Err(code.to_string()),
-            _ => Ok(()),
+    let (config, topic, handle) = (settings.probe(), topic.to_owned(), Handle::current());
+    let call = move || {
+        let name = CString::new(topic.as_str()).map_err(|_| "its name holds a NUL".to_owned())?;
+        if exists(&config, &name, deadline)? {
+            return Ok(());
         }
+        // On a thread of its own: the admin client blocks when it is created and dropped.
+        handle.block_on(ask_to_create(config, &topic, partitions, deadline))
     };
     blocking("create-topic", deadline + SLACK, call)
         .await
         .map_err(|error| error.to_string())?
+}
+
+/// Whether the cluster shows the topic. One that will not say does not: its answer to the request to create it says more.
+fn exists(config: &ClientConfig, topic: &CStr, deadline: Instant) -> Result<bool, String> {
+    let client = Client::new(config, None).map_err(|reason| Silence::Unusable(reason).to_string())?;
+    let answer = client.partitions(topic, deadline.saturating_duration_since(Instant::now()));
+    match answer {
+        Err(code) if is_unreachable(code) => Err(Silence::Unreachable(code.to_string()).to_string()),
+        // It exists; a leader is being elected.
+        Err(code) => Ok(code.known() == Some(RDKafkaErrorCode::LeaderNotAvailable)),
+        Ok(_) => Ok(true),
+    }
+}
+
+async fn ask_to_create(
+    mut config: ClientConfig,
+    topic: &str,
+    partitions: u16,
+    deadline: Instant,
+) -> Result<(), String> {
+    // The admin client is a producer inside, and would warn about each property of a consumer.
+    config.set_log_level(RDKafkaLogLevel::Error);
+    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
+    let wanted = NewTopic::new(
+        topic,
+        i32::from(partitions),
+        TopicReplication::Fixed(BROKER_DEFAULT),
+    );
+    let left = deadline.saturating_duration_since(Instant::now());
+    let options = AdminOptions::new()
+        .request_timeout(Some(left))
+        .operation_timeout(Some(left));
+    let results = admin
+        .create_topics([&wanted], &options)
+        .await
+        .map_err(|error| error.to_string())?;
+    match results.into_iter().next() {
+        // Another one made it in the meantime.
+        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(()),
+        Some(Err((_, code))) => Err(code.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// "As many replicas as the cluster's default says".

@@ -211,7 +211,8 @@ impl KafkaBroker {
         self.embedded.as_ref()?.as_deref().ok()
     }
 
-    /// Creates `topic` with `partitions` partitions and the cluster's default replication, unless it exists.
+    /// Creates `topic` with `partitions` partitions and the cluster's default replication, unless it exists: then
+    /// it stays as it is, and no right to create topics is needed.
     ///
     /// # Errors
     ///

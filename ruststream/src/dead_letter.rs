@@ -14,7 +14,7 @@
 //! | `ruststream.dlq.group` | the consumer group |
 //! | `ruststream.dlq.subscription` | the subscription's name |
 //! | `ruststream.dlq.attempts` | how often the handler was called |
-//! | `ruststream.dlq.error.kind` | `transient`, `permanent`, `undecodable`, `panic`, `requested` (the handler returned `Outcome::DeadLetter`), `exhausted` (it asked for one more retry than there are) or `unpublished` (its reply was not confirmed) |
+//! | `ruststream.dlq.error.kind` | `transient`, `permanent`, `undecodable`, `panic`, `timed-out`, `requested` (the handler returned `Outcome::DeadLetter`), `exhausted` (it asked for one more retry than there are) or `unpublished` (its reply was not confirmed) |
 //! | `ruststream.dlq.error.message` | the error with its sources, at most 4,096 bytes |
 //! | `ruststream.dlq.time` | when it was dead-lettered |
 //!

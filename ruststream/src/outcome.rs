@@ -68,6 +68,8 @@ pub enum FailureKind {
     Undecodable,
     /// The handler panicked: no retry.
     Panic,
+    /// The handler did not end within its [`timeout`](crate::IntoSubscriber::timeout): tried again by the retry policy.
+    TimedOut,
 }
 
 impl Failure {
@@ -85,6 +87,14 @@ impl Failure {
         Self {
             kind: FailureKind::Undecodable,
             error: error.into(),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn timed_out(limit: std::time::Duration) -> Self {
+        Self {
+            kind: FailureKind::TimedOut,
+            error: format!("the handler did not end within {limit:?}").into(),
         }
     }
 

@@ -177,3 +177,38 @@ async fn a_payload_that_does_not_decode_stops_the_subscription_and_the_others_co
     assert_eq!(broker.position("billing", "audits", 0), Some(100));
     Ok(())
 }
+
+#[subscriber("orders", timeout = Duration::from_secs(2), dead_letter = "dlq")]
+async fn slow_at_first(seconds: u64, meta: Meta<'_>) {
+    if meta.attempt < 3 {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_too_long_is_cancelled_and_tried_again() {
+    let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(slow_at_first));
+    let t = TestApp::start(app).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    t.publish("orders", &3_600).unwrap();
+    t.publish("orders", &1).unwrap();
+    t.settled().await;
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    let report = t.stop().await.unwrap();
+    let slow = &report.subscriptions[0];
+    assert_eq!((slow.settled, slow.failed, slow.retried), (2, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_always_takes_too_long_ends_as_a_failure_that_says_so() {
+    let slow = slow_at_first.retry(RetryPolicy::attempts(2));
+    let app = RustStream::new("billing").broker(MemoryBroker::new(), |memory| memory.mount(slow));
+    let t = TestApp::start(app).await.unwrap();
+    t.publish("orders", &3_600).unwrap();
+    t.settled().await;
+    let letters = t.broker().records("dlq");
+    let headers = letters[0].headers();
+    let origin = ruststream::dead_letter::Origin::of(&headers).unwrap();
+    assert_eq!((origin.error_kind, origin.attempts), ("timed-out", 2));
+    assert_eq!(origin.error_message, "the handler did not end within 2s");
+}

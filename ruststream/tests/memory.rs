@@ -16,7 +16,9 @@ use ruststream::memory::{
     DRAIN_GRACE, MemoryBroker, MemoryDelivery, MemoryMember, MemoryPartition, MemoryPublisher, MemoryRecord,
     MemorySubscription,
 };
-use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, contract_suite, publishing_suite};
+use ruststream::testing::contract::{
+    Fixture, PublishFixture, TestRecord, contract_suite, publishing_suite, replying_suite,
+};
 use tokio::time::Instant;
 
 struct Memory(MemoryBroker);
@@ -61,6 +63,21 @@ impl PublishFixture for Memory {
 #[tokio::test]
 async fn the_contract_of_publishing_holds() {
     publishing_suite(&Memory(MemoryBroker::new())).await;
+}
+
+#[tokio::test]
+async fn the_contract_of_replying_holds() {
+    replying_suite(&Memory(MemoryBroker::new())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_contract_of_replying_holds_while_time_is_paused() {
+    replying_suite(&Memory(MemoryBroker::new())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contract_of_replying_holds_on_several_threads() {
+    replying_suite(&Memory(MemoryBroker::new())).await;
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ruststream::{
-    BoxError, Handler, IntoSubscriber, Key, Meta, Outcome, ProcessingOrder, Requirements, RetryPolicy,
-    Shutdown, State, Subscriber, subscriber,
+    BoxError, DeadLetterLimit, Handler, IntoSubscriber, Key, Meta, Outcome, ProcessingOrder, Requirements,
+    RetryPolicy, Shutdown, State, Subscriber, subscriber,
 };
 use serde::Deserialize;
 
@@ -38,6 +38,9 @@ const AUDITED: &str = "orders.audited";
     ordering = ProcessingOrder::Key,
     concurrency = 8,
     retry = RetryPolicy::attempts(5),
+    timeout = Duration::from_secs(9),
+    dead_letter = "orders.dlq",
+    dead_letter_limit = DeadLetterLimit::none(),
     drain_timeout = Duration::from_secs(2),
 )]
 async fn audit(
@@ -91,8 +94,26 @@ fn every_option_of_the_attribute_is_set() {
         .ordering(ProcessingOrder::Key)
         .concurrency(8)
         .retry(RetryPolicy::attempts(5))
+        .timeout(Duration::from_secs(9))
+        .dead_letter("orders.dlq")
+        .dead_letter_limit(DeadLetterLimit::none())
         .drain_timeout(Duration::from_secs(2));
     assert_eq!(format!("{:?}", audit()), format!("{by_hand:?}"));
+}
+
+#[subscriber("orders", reply = "echoes")]
+async fn echo(order: u64) -> u64 {
+    order
+}
+
+#[test]
+fn a_reply_topic_is_set_by_the_attribute_and_on_the_function() {
+    let by_hand = Subscriber::new("orders", echo {}).name("echo").reply("echoes");
+    assert_eq!(format!("{:?}", echo()), format!("{by_hand:?}"));
+    assert_eq!(
+        format!("{:?}", echo.reply("elsewhere")),
+        format!("{:?}", by_hand.reply("elsewhere"))
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use ruststream::broker::{Broker, Committed, Delivery, Destination, End, NoPublisher, Partition};
+use ruststream::broker::{Broker, Committed, Delivery, End, NoPublisher, Partition};
 use ruststream::broker::{StoreError, SubscribeRequest, Subscription};
 use ruststream::{Error, ErrorKind, Headers, Problem};
 use tokio::{sync::watch, time::Instant, time::timeout_at};
@@ -63,10 +63,6 @@ impl Broker for VecBroker {
             });
         }
         problems.is_empty().then_some(subscriptions).ok_or(problems)
-    }
-
-    async fn open_publisher(&self, _: Vec<Destination>) -> Result<NoPublisher, Vec<Problem>> {
-        Err(vec![Problem::new("a Vec", "it is only read: use another broker")])
     }
 }
 
@@ -187,15 +183,10 @@ impl Delivery for VecDelivery {
         self.1.payload.as_deref()
     }
 
-    fn timestamp(&self) -> Option<std::time::SystemTime> {
-        None
-    }
-
     fn headers(&self) -> Headers<'_> {
-        let headers = self.1.headers.iter();
-        headers
-            .map(|(name, value)| (name.as_str(), value.as_deref()))
-            .collect()
+        let pairs = self.1.headers.iter();
+        let lent = pairs.map(|(name, value)| (name.as_str(), value.as_deref()));
+        lent.collect()
     }
 }
 // ---- the broker ends ----

@@ -1,7 +1,7 @@
 //! An HTTP service that publishes orders to Kafka and answers once the cluster has confirmed them.
 //!
 //! `POST /orders` with `{ "id": 7, "customer": "ada", "item": "book", "total": 12.5 }` writes the order to the topic
-//! `orders`, with the customer as the key, and answers:
+//! `web-orders`, with the customer as the key, and answers:
 //!
 //! | status | when | body |
 //! |---|---|---|
@@ -16,8 +16,6 @@
 //! A request waits about 5 s for Kafka, no longer: `message.timeout.ms` of [`publisher`], which librdkafka looks at
 //! about once a second. A client that hangs up takes nothing back: the order may be written. Slow clients are left to a
 //! proxy in front: there is no time limit for sending a request.
-//!
-//! Give it a cluster of its own: `examples/orders` expects other orders in a topic of this name.
 
 mod problem;
 mod serve;

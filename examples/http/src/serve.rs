@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// The listener's, and those of [`KafkaPublisher::close`]: records were given up, or failed after their clients had hung
+/// The listener's, and those of [`Publisher::close`]: records were given up, or failed after their clients had hung
 /// up, so that nobody was told.
 ///
 /// # Cancel safety

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ruststream::{Report, SubscriptionReport};
 
-use crate::service::Billing;
+use crate::totals::Totals;
 
-/// Shows how far the orders are.
+/// Shows how many orders have their invoice.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     count: u64,
@@ -33,12 +33,12 @@ impl Progress {
     }
 
     /// Shows the state.
-    pub(crate) fn show(&mut self, billed: u64, report: &Report) {
+    pub(crate) fn show(&mut self, confirmed: u64, report: &Report) {
         if let Some(bar) = &self.bar {
-            bar.set_position(billed);
+            bar.set_position(confirmed);
         } else if self.printed.elapsed() >= LINE {
             self.printed = Instant::now();
-            let rate = billed as f64 / self.begun.elapsed().as_secs_f64();
+            let rate = confirmed as f64 / self.begun.elapsed().as_secs_f64();
             let retried: u64 = report
                 .subscriptions
                 .iter()
@@ -49,14 +49,15 @@ impl Progress {
             } else {
                 format!(" of {}", self.count)
             };
-            println!("billed {billed}{of}, {rate:.0}/s, {retried} retried");
+            println!("confirmed {confirmed}{of} invoices, {rate:.0}/s, {retried} retried");
         }
     }
+}
 
-    /// Shows the last state.
-    pub(crate) fn finish(&self, billed: u64) {
+/// The bar stays as it is.
+impl Drop for Progress {
+    fn drop(&mut self) {
         if let Some(bar) = &self.bar {
-            bar.set_position(billed);
             bar.abandon();
         }
     }
@@ -66,12 +67,12 @@ fn bar(count: u64) -> ProgressBar {
     let (bar, template) = if count == u64::MAX {
         (
             ProgressBar::new_spinner(),
-            "{spinner} {human_pos} billed, {per_sec}",
+            "{spinner} {human_pos} invoices confirmed, {per_sec}",
         )
     } else {
         (
             ProgressBar::new(count),
-            "{bar:40} {human_pos}/{human_len} billed, {per_sec}, {eta} left",
+            "{bar:40} {human_pos}/{human_len} invoices confirmed, {per_sec}, {eta} left",
         )
     };
     match ProgressStyle::with_template(template) {
@@ -81,22 +82,22 @@ fn bar(count: u64) -> ProgressBar {
 }
 
 /// The summary on standard output.
-pub(crate) fn summary(report: &Report, billing: &Billing) {
-    let (billed, cents) = (billing.billed(), billing.cents());
+pub(crate) fn summary(report: &Report, invoices: Totals) {
     println!(
-        "billed    {billed} orders of this run, {}.{:02} in all",
-        cents / 100,
-        cents % 100
+        "confirmed {} invoices of this run, {} in all",
+        invoices.count,
+        invoices.amount()
     );
     for subscription in &report.subscriptions {
         let SubscriptionReport {
             received,
             failed,
             retried,
+            dead_lettered,
             committed,
             ..
         } = subscription;
-        println!("received  {received}, failed {failed}, retried {retried}");
+        println!("received  {received}, failed {failed}, retried {retried}, dead-lettered {dead_lettered}");
         for position in committed {
             println!(
                 "committed {}/{} at {}",
@@ -104,6 +105,9 @@ pub(crate) fn summary(report: &Report, billing: &Billing) {
             );
         }
     }
-    let rate = billed as f64 / report.elapsed.as_secs_f64();
-    println!("in {:.1} s, {rate:.0} orders/s", report.elapsed.as_secs_f64());
+    let (seconds, count) = (report.elapsed.as_secs_f64(), invoices.count as f64);
+    println!(
+        "in {seconds:.1} s, {:.0} orders/s with their invoices",
+        count / seconds
+    );
 }

@@ -6,11 +6,12 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Error, Expr, Lit, Path, Result, Token, parse_quote};
 
 /// The options, named as the methods of `IntoSubscriber` that set them.
-const OPTIONS: [&str; 8] = [
+const OPTIONS: [&str; 9] = [
     "name",
     "concurrency",
     "ordering",
     "retry",
+    "timeout",
     "reply",
     "dead_letter",
     "dead_letter_limit",

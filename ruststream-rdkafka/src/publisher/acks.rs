@@ -19,14 +19,14 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 
 use super::places::{Addressee, DONE, FAILED, GONE, Landed, NIL, Place, Places, RAN, Ticket};
-use super::stacks::{Stack, Stacks};
+use super::stacks::Stacks;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, AtomicWaker, Mutex, MutexGuard, Ordering};
 
 /// The results of one client's records; `F` is a failure.
 pub(crate) struct Acks<F> {
-    places: Places,
+    pub(super) places: Places,
     /// Results of senders' records.
-    stacks: Stacks,
+    pub(super) stacks: Stacks,
     /// Results that wait to be handed to their receipts: a stack of places.
     acked: AtomicU32,
     /// Drains that have begun and not ended.
@@ -48,7 +48,7 @@ pub(crate) struct Acks<F> {
     unseen: Mutex<Unseen<F>>,
     on_unseen: fn(&F),
     /// Held by who forgets the results of a sender that is gone.
-    clearing: Mutex<()>,
+    pub(super) clearing: Mutex<()>,
 }
 
 /// Failures whose receipt was dropped.
@@ -256,145 +256,6 @@ impl<F> Acks<F> {
         }
     }
 
-    /// Puts a result on the stack of its sender, and wakes that if the stack was empty.
-    ///
-    /// No result stays behind: a sender that lives registers before it looks ([`poll_sender`](Self::poll_sender)); one that
-    /// is dropped sets `gone` and then takes what is there, so either it takes this, or this thread sees `gone`.
-    #[inline]
-    fn push_to_sender(&self, number: u32, index: u32, place: &Place) {
-        let stack = self.stack(number);
-        // First: whoever takes the result must find it counted, or its room would wait for the next one.
-        stack.pushed.fetch_add(1, Ordering::SeqCst);
-        let mut head = stack.head.load(Ordering::Relaxed);
-        loop {
-            place.next.store(head, Ordering::Relaxed);
-            match stack
-                .head
-                .compare_exchange_weak(head, index, Ordering::SeqCst, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(found) => head = found,
-            }
-        }
-        if head == NIL {
-            stack.waker.wake();
-        }
-        // Its sender gives the room back when it takes the result; who waits for room cannot wait for that.
-        if self.has_line() {
-            self.land_pushed(stack);
-        }
-        if stack.gone.load(Ordering::SeqCst) {
-            self.clear_gone(number, stack);
-        }
-    }
-
-    // For senders that take their results themselves.
-
-    /// A new sender; `None` when there are 4 million.
-    pub(crate) fn open_sender(&self) -> Option<u32> {
-        self.stacks.take()
-    }
-
-    /// Appends every result that a sender has, newest first.
-    #[inline]
-    pub(crate) fn take_results(&self, sender: u32, results: &mut Vec<(u32, Result<(), F>)>) {
-        let stack = self.stack(sender);
-        if stack.head.load(Ordering::Acquire) == NIL {
-            return;
-        }
-        self.take_stack(stack, |name, result| results.push((name, result)));
-    }
-
-    /// Takes a stack, newest first, and gives its places and their room back.
-    #[inline]
-    fn take_stack(&self, stack: &Stack, mut take: impl FnMut(u32, Result<(), F>)) -> usize {
-        let first = stack.head.swap(NIL, Ordering::SeqCst);
-        let (mut index, mut last, mut count) = (first, None, 0);
-        while let Some(place) = self.places.at(index) {
-            let result = if place.flags() & FAILED == 0 {
-                Ok(())
-            } else {
-                Err(self.failure(index))
-            };
-            take(place.addressee().map_or(0, |addressee| addressee.name), result);
-            place.void();
-            index = place.next.load(Ordering::Relaxed);
-            last = Some(place);
-            count += 1;
-        }
-        self.land_pushed(stack);
-        if let Some(last) = last {
-            self.places.push(first, last);
-            self.wake_line(); // it may be a place that the first one waits for
-        }
-        count
-    }
-
-    /// Gives the room of a sender's results back, once for each; anyone may call it.
-    fn land_pushed(&self, stack: &Stack) {
-        let pushed = stack.pushed.load(Ordering::SeqCst);
-        let landed = stack.landed.fetch_max(pushed, Ordering::SeqCst);
-        if pushed > landed {
-            self.land(pushed - landed);
-        }
-    }
-
-    /// As [`land_pushed`](Self::land_pushed), for all: before somebody waits for room.
-    pub(crate) fn land_all(&self) {
-        self.stacks.all().for_each(|stack| self.land_pushed(stack));
-    }
-
-    /// Ready when a sender has results; otherwise keeps the waker.
-    pub(crate) fn poll_sender(&self, sender: u32, cx: &Context<'_>) -> Poll<()> {
-        let stack = self.stack(sender);
-        let is_empty = || stack.head.load(Ordering::SeqCst) == NIL;
-        if is_empty() {
-            stack.waker.register(cx.waker());
-        }
-        if is_empty() {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    }
-
-    /// Ends a sender that has not got the results of `left` records.
-    pub(crate) fn close_sender(&self, sender: u32, left: usize) {
-        let stack = self.stack(sender);
-        drop(stack.waker.take());
-        if left == 0 {
-            return self.stacks.give(sender);
-        }
-        stack.left.store(left, Ordering::SeqCst);
-        stack.gone.store(true, Ordering::SeqCst);
-        self.clear_gone(sender, stack);
-    }
-
-    /// Forgets what a sender that is gone would have taken; whoever forgets the last of it gives the stack back.
-    #[cold]
-    fn clear_gone(&self, number: u32, stack: &Stack) {
-        let _one_at_a_time = lock(&self.clearing);
-        // Or another thread has given the stack back meanwhile, and its results are a new sender's.
-        if !stack.gone.load(Ordering::SeqCst) {
-            return;
-        }
-        let count = self.take_stack(stack, |_, result| {
-            if let Err(failure) = result {
-                self.forget_failure(failure);
-            }
-        });
-        if count > 0 && stack.left.fetch_sub(count, Ordering::SeqCst) == count {
-            stack.gone.store(false, Ordering::SeqCst);
-            self.stacks.give(number);
-        }
-    }
-
-    fn stack(&self, number: u32) -> &Stack {
-        self.stacks
-            .at(number)
-            .expect("senders are numbered by their stacks, and stacks stay")
-    }
-
     // For whoever has a moment.
 
     /// Hands every result that waits to its receipt; returns how many. Anyone may call it, on any thread.
@@ -453,13 +314,13 @@ impl<F> Acks<F> {
 
     /// Records are not unconfirmed any more.
     #[inline]
-    fn land(&self, records: usize) {
+    pub(super) fn land(&self, records: usize) {
         self.unconfirmed.fetch_sub(records, Ordering::SeqCst);
         self.wake_line();
     }
 
     #[inline]
-    fn wake_line(&self) {
+    pub(super) fn wake_line(&self) {
         if self.has_line() {
             self.room.wake();
         }
@@ -539,7 +400,7 @@ impl<F> Acks<F> {
         std::mem::take(&mut *lock(&self.unseen))
     }
 
-    fn failure(&self, index: u32) -> F {
+    pub(super) fn failure(&self, index: u32) -> F {
         lock(&self.failures)
             .remove(&index)
             .expect("a failure is kept before its place is marked, and taken by the one who frees the place")
@@ -609,7 +470,7 @@ impl Drop for InLine<'_> {
 }
 
 /// What is in there is whole after a panic elsewhere.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -11,9 +11,11 @@
 mod contract;
 mod crash;
 mod delivery;
+mod outcomes;
 mod publish;
 mod publish_errors;
 mod rebalance;
+mod replies;
 mod shutdown;
 mod startup;
 mod stop;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::{ClientConfig, Message as _, Offset, TopicPartitionList};
 use ruststream::broker::Publisher;
-use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, publishing_suite};
+use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, publishing_suite, replying_suite};
 use ruststream::{Confirmed, ErrorKind, PublishError, PublishErrorKind as Kind, Record};
 use ruststream_kafka_cluster::Cluster;
 use ruststream_rdkafka::{KafkaBroker, KafkaPublisher, KafkaReceipt};
@@ -48,6 +48,12 @@ impl PublishFixture for Live {
 #[ignore = "needs Java: just test-kafka"]
 async fn the_contract_of_publishing_holds() {
     publishing_suite(&Live).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Java: just test-kafka"]
+async fn the_contract_of_replying_holds() {
+    replying_suite(&Live).await;
 }
 
 pub(crate) async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {

@@ -286,7 +286,8 @@ impl Load {
     }
 }
 
-/// The committed positions of the group that has the topic's name, asked for by a client of our own.
+/// The committed positions of the group that has the topic's name, asked for by a client of our own. It asks until there is
+/// an answer: a coordinator that comes back loads its groups first.
 pub(crate) fn committed(bootstrap: &str, topic: &str, partitions: i32) -> BTreeMap<i32, i64> {
     blocking(|| {
         let consumer: BaseConsumer = client(bootstrap).set("group.id", topic).create().unwrap();
@@ -294,7 +295,13 @@ pub(crate) fn committed(bootstrap: &str, topic: &str, partitions: i32) -> BTreeM
         for partition in 0..partitions {
             list.add_partition(topic, partition);
         }
-        let answer = consumer.committed_offsets(list, SOON).unwrap();
+        let deadline = Instant::now() + SOON;
+        let answer = loop {
+            match consumer.committed_offsets(list.clone(), SOON) {
+                Ok(answer) => break answer,
+                Err(error) => assert!(Instant::now() < deadline, "no positions: {error}"),
+            }
+        };
         let position = |partition: i32, offset| match offset {
             Offset::Offset(offset) => Some((partition, offset)),
             _ => None,

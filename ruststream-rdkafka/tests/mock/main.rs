@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "tests; clippy's exception does not reach helper functions"
 )]
 
@@ -13,5 +14,8 @@ mod headers;
 mod publish;
 mod publish_errors;
 mod rebalance;
+mod replies;
+mod room;
+mod service;
 mod startup;
 mod support;

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join_all, poll_immediate};
 use ruststream::broker::{Publisher, Receipt};
-use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, publishing_suite};
+use ruststream::testing::contract::{Fixture, PublishFixture, TestRecord, publishing_suite, replying_suite};
 use ruststream::{Confirmed, ErrorKind, PublishError, PublishErrorKind as Kind, Record};
 use ruststream_rdkafka::{KafkaBroker, KafkaPublisher, KafkaReceipt};
 use tokio::time::{Instant, timeout};
@@ -41,6 +41,11 @@ impl PublishFixture for Embedded {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_contract_of_publishing_holds() {
     publishing_suite(&Embedded(cluster("any", 1).await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_contract_of_replying_holds() {
+    replying_suite(&Embedded(cluster("any", 1).await)).await;
 }
 
 pub(crate) async fn resolved(receipt: KafkaReceipt) -> Result<Confirmed, PublishError> {

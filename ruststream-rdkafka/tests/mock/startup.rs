@@ -108,6 +108,35 @@ async fn topics_are_created_once_and_may_exist() {
     assert!(error.to_string().contains("its name holds a NUL"), "{error}");
 }
 
+/// A cluster that is only reached over its port has no admin API here: as if this user had no right to create topics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_exists_needs_no_right_to_create_it() {
+    let owner = cluster("orders", 3).await;
+    let user = KafkaBroker::new(owner.bootstrap_servers());
+    user.create_topic("orders", 3).await.unwrap();
+    // The client waits for a broker that has it.
+    let user = user.connect_timeout(Duration::from_millis(400));
+    let error = user.create_topic("ordres", 3).await.unwrap_err();
+    let address = owner.bootstrap_servers();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("topic ordres was not created on Kafka at {address}: ")),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_is_not_created_without_a_broker_and_that_is_said_in_time() {
+    let owner = cluster("orders", 1).await;
+    owner.cluster().unwrap().stop_broker();
+    let user = KafkaBroker::new(owner.bootstrap_servers()).connect_timeout(Duration::from_millis(400));
+    let begun = Instant::now();
+    let error = user.create_topic("orders", 1).await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(error.to_string().contains("no broker answered ("), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_brokers_group_wins_over_the_apps() {
     let broker = cluster("orders", 1).await.group("mine");

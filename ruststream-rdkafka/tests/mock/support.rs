@@ -6,8 +6,10 @@ use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::message::{BorrowedMessage, Message as _, OwnedMessage};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use ruststream::Error;
 use ruststream::broker::{Broker, Committed, Delivery, End, Partition, SubscribeRequest, Subscription};
 use ruststream_rdkafka::{KafkaBroker, KafkaDelivery, KafkaPartition, KafkaSubscription};
@@ -33,12 +35,11 @@ pub(crate) async fn cluster(topic: &str, partitions: u16) -> KafkaBroker {
     broker
 }
 
-/// With `RUST_LOG`, tests show what the adapter and librdkafka say. In any case warnings are kept for [`logged`].
+/// With `RUST_LOG`, tests show what the framework and librdkafka say. In any case warnings are kept for [`logged`].
 fn init_logs() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        let filter =
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("ruststream_rdkafka=warn"));
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("ruststream=warn"));
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
@@ -330,4 +331,72 @@ pub(crate) fn by_partition(positions: &[Committed]) -> BTreeMap<i32, i64> {
 #[allow(clippy::disallowed_methods, reason = "every caller joins the task")]
 pub(crate) fn spawn<F: Future<Output: Send + 'static> + Send + 'static>(future: F) -> JoinHandle<F::Output> {
     tokio::spawn(future)
+}
+
+fn asker(broker: &KafkaBroker) -> BaseConsumer {
+    ClientConfig::new()
+        .set("bootstrap.servers", broker.bootstrap_servers())
+        .set("group.id", GROUP)
+        .set("enable.auto.commit", "false")
+        .set("fetch.wait.max.ms", "10")
+        .set("reconnect.backoff.max.ms", "200")
+        .create()
+        .unwrap()
+}
+
+/// How many records a partition has, asked for by a client of our own.
+pub(crate) fn end_of(broker: &KafkaBroker, topic: &str, partition: i32) -> i64 {
+    tokio::task::block_in_place(|| asker(broker).fetch_watermarks(topic, partition, SOON).unwrap().1)
+}
+
+/// All records of a partition, read by a client of our own.
+pub(crate) fn records_of(broker: &KafkaBroker, topic: &str, partition: i32) -> Vec<OwnedMessage> {
+    tokio::task::block_in_place(|| {
+        let consumer = asker(broker);
+        let end = consumer.fetch_watermarks(topic, partition, SOON).unwrap().1;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, partition, Offset::Beginning)
+            .unwrap();
+        consumer.assign(&list).unwrap();
+        let next = || consumer.poll(SOON).expect("a record in time").unwrap();
+        (0..end).map(|_| BorrowedMessage::detach(&next())).collect()
+    })
+}
+
+/// As [`records_of`], of records with numbers.
+pub(crate) fn numbers_of(broker: &KafkaBroker, topic: &str, partition: i32) -> Vec<u64> {
+    let number = |record: &OwnedMessage| {
+        let text = record.payload_view::<str>().unwrap().unwrap();
+        text.parse().unwrap()
+    };
+    records_of(broker, topic, partition).iter().map(number).collect()
+}
+
+/// The group's committed positions, asked for by a client of our own.
+pub(crate) fn committed(broker: &KafkaBroker, topic: &str, partitions: i32) -> BTreeMap<i32, i64> {
+    tokio::task::block_in_place(|| {
+        let mut list = TopicPartitionList::new();
+        for partition in 0..partitions {
+            list.add_partition(topic, partition);
+        }
+        let answer = asker(broker).committed_offsets(list, SOON).unwrap();
+        let position = |partition, offset| match offset {
+            Offset::Offset(offset) => Some((partition, offset)),
+            _ => None,
+        };
+        let entries = answer.elements();
+        entries
+            .iter()
+            .filter_map(|entry| position(entry.partition(), entry.offset()))
+            .collect()
+    })
+}
+
+/// Asks what has no events until it says what is wanted.
+pub(crate) async fn poll_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = soon();
+    while !holds() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

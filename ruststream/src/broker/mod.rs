@@ -76,7 +76,8 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Makes the publisher of replies, dead letters and what handlers send, or reports everything that is wrong.
     ///
-    /// A destination that does not exist is a problem of its subscription. Handlers may send to other topics, too.
+    /// A destination that does not exist is a problem of its subscription. Handlers may send to other topics, too. By
+    /// default, for a broker that is only read, there is none.
     ///
     /// # Errors
     ///
@@ -88,7 +89,12 @@ pub trait Broker: Send + Sync + 'static {
     fn open_publisher(
         &self,
         destinations: Vec<Destination>,
-    ) -> impl Future<Output = Result<Self::Publisher, Vec<Problem>>> + Send;
+    ) -> impl Future<Output = Result<Self::Publisher, Vec<Problem>>> + Send {
+        let _ = destinations;
+        let text = "is only read: replies, dead letters and what handlers send need another broker";
+        let problem = Problem::new(self.describe(), text);
+        async move { Err(vec![problem]) }
+    }
 }
 
 /// Where the records of a subscription go.
@@ -304,7 +310,9 @@ pub trait Delivery: Send + Sync + 'static {
     fn payload(&self) -> Option<&[u8]>;
 
     /// The record's timestamp, where the broker has one.
-    fn timestamp(&self) -> Option<SystemTime>;
+    fn timestamp(&self) -> Option<SystemTime> {
+        None
+    }
 
     /// The headers. Read lazily: nothing is parsed before this is called.
     fn headers(&self) -> Headers<'_>;

@@ -4,12 +4,14 @@ use std::hash::BuildHasher;
 use std::task::{self, Poll, ready};
 
 use super::Counters;
-use super::partition::{DeliveryOf, Driver, Ended, ReceiptOf, at, now};
+use super::call::Ended;
+use super::partition::{DeliveryOf, Driver, ReceiptOf, now};
+use super::words::{at, limit_error, no_publisher, unpublished_error};
 use crate::broker::{Broker, Partition, Publisher, Sender};
 use crate::dead_letter::{self, Why};
 use crate::handler::spare;
-use crate::settlement::{Job, Name, Reason, Role, TooMany, Turn, View};
-use crate::{Error, ErrorKind, PublishError, PublishErrorKind, Record};
+use crate::settlement::{Job, Name, Reason, Role, Turn, View};
+use crate::{Error, PublishError, Record};
 
 impl<'a, B, M, F> Driver<'a, B, M, F>
 where
@@ -233,6 +235,13 @@ where
         self.scheduler.hold_up(self.outbox.is_held_up());
     }
 
+    /// Whether a record found no room this turn, and nothing would wake this task when there is some: the records of other
+    /// partitions took it, and none of its own is under way. Then [`send_waiting`](Self::send_waiting) stands in line.
+    #[inline]
+    pub(super) fn must_stand_in_line(&self) -> bool {
+        self.outbox.has_waiting() && !self.outbox.has_under_way() && self.line.is_none()
+    }
+
     /// Sends the record that waits first; pending when none does, or there is no room for it.
     fn poll_send_first(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         let Some((name, record)) = self.outbox.first_waiting() else {
@@ -267,42 +276,4 @@ where
         }
         Poll::Ready(())
     }
-}
-
-#[cold]
-fn no_publisher(record: &Record) -> PublishError {
-    let topic = record.topic();
-    let message = format!(
-        "a record for topic {topic} was not sent, the subscription has no publisher: call `requirements.reply()` in \
-         `Handler::requires`"
-    );
-    PublishError::new(PublishErrorKind::Invalid, message)
-}
-
-#[cold]
-fn limit_error(name: &str, at: &str, topic: &str, too_many: TooMany, message: &str) -> Error {
-    let many = match too_many {
-        TooMany::Consecutive(deliveries) => format!("{deliveries} deliveries one after another"),
-        TooMany::Share(most, of) => format!("{most} of {of} deliveries"),
-    };
-    let text = format!(
-        "subscription {name} stopped at {at}: {many} were dead-lettered to {topic}, which is the limit, and this one failed, \
-         too ({message}); the record is not committed and comes again: fix the cause and restart, or raise the limit with \
-         .dead_letter_limit(..)"
-    );
-    Error::new(ErrorKind::Stopped, text)
-}
-
-#[cold]
-fn unpublished_error(name: &str, at: &str, attempts: u32, role: Role, error: PublishError) -> Error {
-    let what = match role {
-        Role::Reply => "its reply",
-        Role::Own => "a record that its handler sent",
-        Role::DeadLetter => "its dead letter",
-    };
-    let text = format!(
-        "subscription {name} stopped at {at}: {what} was not confirmed in {attempts} attempts; the record is not committed \
-         and comes again: fix the cause and restart"
-    );
-    Error::new(ErrorKind::Stopped, text).with_source(error)
 }

@@ -1,11 +1,9 @@
 //! The loop of one partition: the hot path of the framework.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{self, Poll};
@@ -14,14 +12,16 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Counters;
+use super::call::{Calls, Ended, Rest, one_call};
 use super::joined::Joining;
 use super::lanes::Lanes;
+use super::words::{at, stop_error};
 use crate::app::Stopping;
 use crate::broker::{Broker, Delivery, End, Partition, Publisher, Receipts, Subscription};
-use crate::handler::{Context, Outlets, Scope, States};
+use crate::handler::{Outlets, Scope, States};
 use crate::settlement::{Job, Letters, Limits, Outbox, Reason, Scheduler, Turn, Verdict};
 use crate::subscription::Settings;
-use crate::{BoxError, Error, ErrorKind, Failure, Handler, Outcome, PublishError, Record};
+use crate::{Error, Handler, Outcome, PublishError};
 
 pub(crate) type PartitionOf<B> = <<B as Broker>::Subscription as Subscription>::Partition;
 pub(super) type DeliveryOf<B> = <PartitionOf<B> as Partition>::Delivery;
@@ -81,99 +81,11 @@ pub(crate) async fn serve<B: Broker, H: Handler>(
         handler: &serving.handler,
         scope: &scope,
         joining: joining.as_deref(),
+        timeout: serving.settings.timeout,
     };
     let call = |delivery, attempt, number| one_call(&calls, delivery, attempt, number);
     let mut driver = Driver::new(partition, &serving, drain, call);
     poll_fn(|cx| driver.poll(cx)).await
-}
-
-/// How one call of a handler ended.
-pub(super) enum Ended<B: Broker> {
-    Acked,
-    Replied(DeliveryOf<B>, Box<Record>),
-    /// Anything else. Boxed, so that what every message hands over is small.
-    Otherwise(Box<Rest<B>>),
-}
-
-/// What a call leaves behind.
-pub(super) struct Rest<B: Broker> {
-    delivery: DeliveryOf<B>,
-    outcome: Outcome,
-    /// Of what the handler sent itself.
-    receipts: Vec<ReceiptOf<B>>,
-}
-
-/// What all calls of a partition need.
-struct Calls<'a, B: Broker, H> {
-    handler: &'a H,
-    scope: &'a Scope,
-    joining: Option<&'a Joining<B::Publisher>>,
-}
-
-/// One call of the handler. It owns the delivery and lends it, so that a panic cannot take it away.
-async fn one_call<B: Broker, H: Handler>(
-    calls: &Calls<'_, B, H>,
-    delivery: DeliveryOf<B>,
-    attempt: u32,
-    number: u32,
-) -> Ended<B> {
-    let outcome = {
-        let cx = Context::new(calls.scope, attempt, number);
-        let mut call = pin!(calls.handler.call(&delivery, cx));
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let span = span(&delivery, calls.scope, attempt);
-            poll_fn(|cx| {
-                let _entered = span.enter();
-                poll_caught(call.as_mut(), cx)
-            })
-            .await
-        } else {
-            poll_fn(|cx| poll_caught(call.as_mut(), cx)).await
-        }
-    };
-    if let Some(joining) = calls.joining {
-        let receipts = joining.end(number);
-        return Ended::otherwise(delivery, outcome, receipts);
-    }
-    match outcome {
-        Outcome::Ack => Ended::Acked,
-        Outcome::Reply(record) => Ended::Replied(delivery, record),
-        outcome => Ended::otherwise(delivery, outcome, Vec::new()),
-    }
-}
-
-impl<B: Broker> Ended<B> {
-    #[cold]
-    fn otherwise(delivery: DeliveryOf<B>, outcome: Outcome, receipts: Vec<ReceiptOf<B>>) -> Self {
-        Self::Otherwise(Box::new(Rest {
-            delivery,
-            outcome,
-            receipts,
-        }))
-    }
-}
-
-/// The one place where a handler's panic is caught.
-#[inline]
-fn poll_caught(call: Pin<&mut impl Future<Output = Outcome>>, cx: &mut task::Context<'_>) -> Poll<Outcome> {
-    catch_unwind(AssertUnwindSafe(|| call.poll(cx))).unwrap_or_else(|panic| panicked(&*panic))
-}
-
-#[cold]
-fn span(delivery: &impl Delivery, scope: &Scope, attempt: u32) -> tracing::Span {
-    tracing::debug_span!(
-        "handle",
-        subscription = &*scope.subscription,
-        topic = delivery.topic(),
-        partition = delivery.partition(),
-        offset = delivery.offset(),
-        attempt,
-    )
-}
-
-#[cold]
-fn panicked(panic: &(dyn Any + Send)) -> Poll<Outcome> {
-    Poll::Ready(Outcome::Failed(Failure::panic(panic)))
 }
 
 /// The state of the loop, between polls of its task.
@@ -295,6 +207,9 @@ where
                 // A whole batch is done: let the runtime's other tasks and timers have their turn.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
+            }
+            if self.must_stand_in_line() {
+                continue;
             }
             if self.poll_results(cx).is_pending() && self.poll_timer(cx).is_pending() {
                 return Poll::Pending;
@@ -587,54 +502,4 @@ where
 
 pub(super) fn now() -> std::time::Instant {
     Instant::now().into_std()
-}
-
-/// Names a delivery for people.
-#[cold]
-pub(super) fn at(partition: &impl Partition, turn: Turn) -> String {
-    let (topic, index, offset) = (partition.topic(), partition.index(), turn.ticket.offset);
-    format!("{topic}/{index} offset {offset}")
-}
-
-#[cold]
-fn stop_error(name: &str, at: &str, attempt: u32, reason: Reason) -> Error {
-    let why = match &reason {
-        Reason::Stop => "its handler asked for it".to_owned(),
-        Reason::DeadLetter => "its handler asked for a dead letter, and there is no topic for it (add \
-                               .dead_letter(\"topic\"))"
-            .to_owned(),
-        Reason::Exhausted => format!("its handler asked for a retry and all {attempt} attempts are spent"),
-        Reason::Unpublished(_) => "a record that was sent for it was not confirmed".to_owned(),
-        Reason::Failed(failure) => match failure.kind() {
-            crate::FailureKind::Panic => "its handler panicked".to_owned(),
-            crate::FailureKind::Undecodable => "the delivery could not be decoded".to_owned(),
-            crate::FailureKind::Permanent => "its handler failed for good".to_owned(),
-            crate::FailureKind::Transient if attempt == 1 => {
-                "its handler failed, and is not tried again".to_owned()
-            }
-            crate::FailureKind::Transient => format!("its handler failed {attempt} times"),
-        },
-    };
-    let error = Error::new(
-        ErrorKind::Stopped,
-        format!(
-            "subscription {name} stopped at {at}: {why}; the record is not committed and comes again: \
-             fix the cause and restart, or return Outcome::Skip for it"
-        ),
-    );
-    match reason {
-        Reason::Failed(failure) => error.with_source(failure.into_error()),
-        Reason::Unpublished(source) => error.with_source(source),
-        Reason::Stop | Reason::DeadLetter | Reason::Exhausted => error,
-    }
-}
-
-impl Reason {
-    fn into_source(self) -> BoxError {
-        match self {
-            Self::Failed(failure) => failure.into_error(),
-            Self::Unpublished(error) => error.into(),
-            Self::Stop | Self::DeadLetter | Self::Exhausted => "the handler asked for it".into(),
-        }
-    }
 }

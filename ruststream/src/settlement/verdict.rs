@@ -51,7 +51,10 @@ impl Verdict {
             Outcome::Stop => return (Self::Stop, Some(Reason::Stop)),
             Outcome::DeadLetter => (false, Reason::DeadLetter),
             Outcome::Retry => (true, Reason::Exhausted),
-            Outcome::Failed(failure) => (failure.kind() == FailureKind::Transient, Reason::Failed(failure)),
+            Outcome::Failed(failure) => {
+                let retriable = matches!(failure.kind(), FailureKind::Transient | FailureKind::TimedOut);
+                (retriable, Reason::Failed(failure))
+            }
         };
         let verdict = match policy.wait_after(attempt, random) {
             Some(wait) if retriable => Self::RetryAfter(wait),
@@ -74,6 +77,7 @@ impl Reason {
                     FailureKind::Permanent => "permanent",
                     FailureKind::Undecodable => "undecodable",
                     FailureKind::Panic => "panic",
+                    FailureKind::TimedOut => "timed-out",
                 };
                 (kind, with_sources(failure.error()))
             }

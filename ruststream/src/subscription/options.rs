@@ -30,6 +30,7 @@ pub(crate) struct Options {
     pub(crate) ordering: ProcessingOrder,
     pub(crate) concurrency: Option<usize>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Option<Duration>,
     pub(crate) drain_timeout: Option<Duration>,
     pub(crate) reply: Option<String>,
     pub(crate) dead_letter: Option<String>,
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     /// How many handlers may be open at once in a partition; 1 for [`ProcessingOrder::Partition`].
     pub(crate) concurrency: usize,
     pub(crate) retry: RetryPolicy,
+    /// How long one call of the handler may take.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) drain_timeout: Duration,
     /// The topic of replies.
     pub(crate) reply: Option<Arc<str>>,
@@ -97,11 +100,18 @@ impl Options {
                 "its dead letters go to topic {topic}, which it consumes: they would come again for ever, use another topic"
             ));
         }
+        if self.timeout == Some(Duration::ZERO) {
+            problem(
+                "its handler has no time at all (.timeout(0)): give it some, or leave the timeout out"
+                    .to_owned(),
+            );
+        }
         let drain_timeout = self.drain_timeout.unwrap_or(DEFAULT_DRAIN_TIMEOUT);
         Settings {
             ordering: self.ordering,
             concurrency,
             retry: self.retry,
+            timeout: self.timeout,
             drain_timeout,
             reply: self.reply.as_deref().map(Into::into),
             dead_letter: self.dead_letter.as_deref().map(Into::into),

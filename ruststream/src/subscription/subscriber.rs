@@ -85,6 +85,16 @@ pub trait IntoSubscriber: Sized {
         subscriber
     }
 
+    /// How long one call of the handler may take before it is cancelled, which is a failure that is tried again. Default: as
+    /// long as it takes.
+    ///
+    /// A handler that blocks its thread cannot be cancelled; it is noticed when it yields.
+    fn timeout(self, limit: Duration) -> Subscriber<Self::Handler> {
+        let mut subscriber = self.into_subscriber();
+        subscriber.options.timeout = Some(limit);
+        subscriber
+    }
+
     /// The topic that the handler's replies go to. Only for handlers that reply: the attribute has it as `reply = ".."`.
     ///
     /// Replies are sent one after another and not waited for: the next delivery starts at once, and a delivery is settled

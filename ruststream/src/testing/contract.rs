@@ -5,7 +5,8 @@
 //! with a deadline, and assumes neither that offsets start at 0 nor that they are dense; so the suite runs on a shared
 //! cluster, and on one that is slow.
 //!
-//! A broker with a publisher implements [`PublishFixture`] as well, and calls [`publishing_suite`].
+//! A broker with a publisher implements [`PublishFixture`] as well, and calls [`publishing_suite`] and
+//! [`replying_suite`].
 //!
 //! # Cancel safety
 //!
@@ -48,11 +49,13 @@
 //! # }
 //! ```
 
+mod app;
 mod closing;
 mod consumer;
 mod publishing;
 mod reading;
 mod rebalancing;
+mod replying;
 mod scene;
 mod subscribing;
 
@@ -78,6 +81,13 @@ pub use reading::{
 };
 pub use rebalancing::{
     a_partition_moves_only_after_its_drop, a_second_member_takes_its_share_and_what_was_not_stored,
+};
+pub use replying::{
+    a_dead_letter_is_the_record_as_it_came_and_says_why,
+    a_missing_reply_or_dead_letter_topic_is_a_problem_of_its_subscription,
+    a_reply_arrives_under_the_key_of_its_source, no_reply_sends_nothing_and_settles,
+    replies_arrive_once_and_in_the_order_of_their_sources,
+    what_a_handler_sends_is_there_when_its_source_is_settled,
 };
 pub use subscribing::{
     a_missing_topic_is_a_problem_that_names_it, accept_is_cancel_safe,
@@ -188,4 +198,24 @@ pub async fn publishing_suite(fixture: &impl PublishFixture) {
     a_dropped_receipt_loses_no_record(fixture).await;
     flush_waits_for_what_was_sent(fixture).await;
     a_record_for_an_unknown_partition_comes_back(fixture).await;
+}
+
+/// Runs every check of an app that replies, sends and dead-letters, one after another.
+///
+/// Sources are published by the fixture's publisher.
+///
+/// # Panics
+///
+/// When the broker breaks the contract.
+///
+/// # Cancel safety
+///
+/// Dropping the future aborts an app that runs, and leaves topics behind.
+pub async fn replying_suite(fixture: &impl PublishFixture) {
+    a_missing_reply_or_dead_letter_topic_is_a_problem_of_its_subscription(fixture).await;
+    a_reply_arrives_under_the_key_of_its_source(fixture).await;
+    no_reply_sends_nothing_and_settles(fixture).await;
+    replies_arrive_once_and_in_the_order_of_their_sources(fixture).await;
+    what_a_handler_sends_is_there_when_its_source_is_settled(fixture).await;
+    a_dead_letter_is_the_record_as_it_came_and_says_why(fixture).await;
 }

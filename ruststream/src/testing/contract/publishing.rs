@@ -222,7 +222,7 @@ fn numbered<F: PublishFixture>(scene: &Scene<'_, F>, number: usize) -> Record {
 }
 
 /// Brokers keep milliseconds.
-fn now_in_millis() -> SystemTime {
+pub(super) fn now_in_millis() -> SystemTime {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH + Duration::from_millis(now.as_millis() as u64)
 }
