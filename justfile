@@ -42,7 +42,7 @@ test-kafka:
 orders *args:
     cargo run -p orders -- {{args}}
 
-# Instructions, allocations and throughput of a service on a real broker, beside a raw client loop.
+# Instructions, allocations and throughput of a service on a real broker, and latency of its replies, beside raw client loops.
 bench-consume *args:
     cargo bench -p ruststream-benches --bench consume -- {{args}}
 

@@ -13,6 +13,7 @@ use ruststream::prelude::*;
 use ruststream::{BoxError, Running, StopHandle};
 use ruststream_rdkafka::KafkaBroker;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use crate::meter::{Measured, Meter};
 use crate::record::{BorrowedRecord, Record, SmallReply, checksum, checksum_of_last_digits};
@@ -233,7 +234,7 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
         });
     let running = app.start().await?;
     if args.mode == Mode::ServiceReply && args.hold == 0 {
-        confirmed(&running, args.count).await;
+        confirmed(&running, args.count).await?;
         bench.meter.end();
         running.stop();
     } else {
@@ -247,11 +248,27 @@ async fn service(args: &Args, meter: Meter) -> Result<Measured, BoxError> {
     bench.meter.measured()
 }
 
+/// A service that confirms nothing for so long never will.
+const STALLED: Duration = Duration::from_secs(20);
+
 /// Waits until so many replies are confirmed. Looks every millisecond: a thousandth of the runs that it measures.
-async fn confirmed(running: &Running, count: u64) {
-    while replied(&running.report()) < count && !running.is_stopping() {
+///
+/// # Errors
+///
+/// No more are confirmed: what the service says of itself.
+async fn confirmed(running: &Running, count: u64) -> Result<(), BoxError> {
+    let (mut so_far, mut since) = (0, Instant::now());
+    while so_far < count && !running.is_stopping() {
         tokio::time::sleep(Duration::from_millis(1)).await;
+        let now = replied(&running.report());
+        if now > so_far {
+            (so_far, since) = (now, Instant::now());
+        } else if since.elapsed() > STALLED {
+            let report = running.report();
+            return Err(format!("no reply was confirmed any more: no figure\n{report:#?}").into());
+        }
     }
+    Ok(())
 }
 
 fn replied(report: &Report) -> u64 {
