@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ruststream::BoxError;
-use ruststream::broker::Publisher as _;
+use ruststream::broker::Publisher;
 use ruststream_rdkafka::KafkaPublisher;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
