@@ -89,7 +89,7 @@ const CASES: [Case; 11] = [
         1,
         Limits::new(f64::INFINITY, 0.0),
     ),
-    case("reply_tracked", Mode::ServiceReply, 1, Limits::new(6_100.0, 0.0)),
+    case("reply_tracked", Mode::ServiceReply, 1, Limits::new(6_300.0, 0.0)),
     case(
         "pending_once",
         Mode::ServicePending,
