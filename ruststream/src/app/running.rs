@@ -188,14 +188,18 @@ async fn supervise(
         }
     }
     for close in ending.closes {
-        match close(stopping.deadline()).await {
-            Ok(()) => {}
+        match timeout_at(by, close(stopping.deadline())).await {
+            Ok(Ok(())) => {}
             // They are in the report: their deliveries are not settled, and come again.
-            Err(error) if matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Broker) => {
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Broker) => {
                 tracing::warn!(%error, "records were not confirmed");
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 close_error.get_or_insert(error);
+            }
+            Err(_) => {
+                let text = "the shutdown deadline passed before a publisher had closed";
+                close_error.get_or_insert(Error::new(ErrorKind::Deadline, text));
             }
         }
     }
