@@ -167,6 +167,10 @@ impl<F> Acks<F> {
     /// Gives the room of a sender's results back, once for each; anyone may call it.
     fn land_pushed(&self, stack: &Stack) {
         let pushed = stack.pushed.load(Ordering::SeqCst);
+        // Most stacks that `land_all` passes have nothing new: a look is cheaper than a write.
+        if stack.landed.load(Ordering::SeqCst) == pushed {
+            return;
+        }
         let landed = stack.landed.fetch_max(pushed, Ordering::SeqCst);
         if pushed > landed {
             self.land(pushed - landed);
